@@ -34,7 +34,12 @@ Value Cotangents::fold(std::vector<Value>& contributions) {
 
 Value Cotangents::fold(std::vector<Value>& contributions, const std::string& cotangent) {
     if (contributions.size() > 1)
-        for (Value part : contributions) name(part, cotangent + "_part");
+        for (Value part : contributions) {
+            name(part, cotangent + "_part");
+            // What is given for a result that is read elsewhere as well is one of its parts.
+            if (std::string& known = b_.function().info(part).name; is_seed(part) && known == cotangent)
+                known += "_part";
+        }
     while (contributions.size() > 2) {
         contributions[1] = add_values(b_, contributions[0], contributions[1]);
         contributions.erase(contributions.begin());
@@ -76,6 +81,10 @@ void Cotangents::name(Value cotangent, const std::string& wanted) {
 }
 
 Value Cotangents::read(Value v) {
+    return read(v, "d" + b_.function().info(v).name);
+}
+
+Value Cotangents::read(Value v, const std::string& name) {
     Slot& slot = slots_[v.index];
     if (!slot.members.empty()) {
         std::vector<Value> members;
@@ -85,7 +94,7 @@ Value Cotangents::read(Value v) {
         }
         replace(v, b_.op("family", members));
     }
-    Value sum = fold(slots_[v.index].whole, "d" + b_.function().info(v).name);
+    Value sum = fold(slots_[v.index].whole, name);
     if (!sum) return sum;
     check(b_.type(sum) == b_.type(v), "the cotangent of " + b_.function().info(v).name + " is " +
                                           to_string(b_.type(sum)) + ", the value " + to_string(b_.type(v)));
@@ -93,7 +102,7 @@ Value Cotangents::read(Value v) {
 }
 
 Value Cotangents::take(Value v) {
-    Value sum = read(v);
+    Value sum = read(v, "d" + b_.function().info(v).name + "_part");
     slots_[v.index] = {};
     return sum;
 }

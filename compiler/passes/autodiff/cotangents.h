@@ -28,7 +28,7 @@ Value zeros(Builder& b, const Type& type);
 //     %dv = add(%dv_part, %dv_part_2)
 class Cotangents {
   public:
-    // The last `seeds` values of the function are cotangents that are given; they keep their names.
+    // The last `seeds` values of the function are cotangents that are given; they have names.
     Cotangents(Builder& b, std::size_t seeds) : b_(b), slots_(b.function().values.size() - seeds), seeds_(seeds) {}
 
     void add(Value v, Value contribution) { slots_[v.index].whole.push_back(contribution); }
@@ -50,7 +50,9 @@ class Cotangents {
     void replace(Value v, Value sum) { slots_[v.index] = {{sum}, {}}; }
     Value fold(std::vector<Value>& contributions);
     Value fold(std::vector<Value>& contributions, const std::string& name);  // and names what it is made of
+    Value read(Value v, const std::string& name);
     void name(Value cotangent, const std::string& name);
+    bool is_seed(Value v) const { return v.index >= slots_.size() && v.index < slots_.size() + seeds_; }
     std::int64_t definition(Value v);  // by the index of its op; none: -1
 
     Builder& b_;

@@ -12,9 +12,11 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
 #include "compiler/kernels/costs.h"
 #include "compiler/passes/fusion/kernel_functions.h"
 #include "compiler/passes/fusion/kernel_groups.h"
+#include "compiler/passes/fusion/kernel_places.h"
 #include "compiler/passes/fusion/recompute_in_kernels.h"
 
 namespace thunderc {
@@ -40,7 +42,7 @@ void report_declined(const KernelGroups& groups, Report& report) {
 class Rebuild {
   public:
     Rebuild(const KernelGroups& groups, KernelFunctions& kernels, Report& report)
-        : g_(groups), f_(groups.function()), kernels_(kernels), report_(report), builder_(out_) {}
+        : g_(groups), f_(groups.function()), places_(groups), kernels_(kernels), report_(report), builder_(out_) {}
 
     Function run() {
         out_.name = f_.name;
@@ -55,7 +57,9 @@ class Rebuild {
         }
         extracted_.resize(g_.groups().size());
         for (int g = 0; g < static_cast<int>(extracted_.size()); ++g) {
-            if (!g_.members(g).empty()) extracted_[static_cast<std::size_t>(g)] = g_.extract(g);
+            if (g_.members(g).empty()) continue;
+            extracted_[static_cast<std::size_t>(g)] = g_.extract(g);
+            extracted_[static_cast<std::size_t>(g)].place = places_.of(g);
         }
         // A kernel's call stands where the last of its ops stood, or as soon after as what it reads is there.
         const std::vector<bool> needed = needed_ops();
@@ -134,6 +138,7 @@ class Rebuild {
 
     const KernelGroups& g_;
     const Function& f_;
+    KernelPlaces places_;
     KernelFunctions& kernels_;
     Report& report_;
     Function out_;
@@ -201,6 +206,13 @@ Module fuse(Module module, const FuseOptions& options, Report& report) {
     std::vector<Function> functions;
     for (const Function& function : module.functions) {
         functions.push_back(function.kind.empty() ? fuse_function(function, options, kernels, report) : function);
+    }
+    for (const auto& [before, now] : kernels.rename_shared()) {
+        for (Function& function : functions)
+            for (Op& op : function.ops)
+                if (is_kernel_call(op) && called_kernel(op) == before) op.attributes.set("kernel", now);
+        for (Note& note : report.notes)
+            if (note.text.starts_with(before + ": ")) note.text.replace(0, before.size(), now);
     }
     for (Function& kernel : kernels.functions()) functions.push_back(std::move(kernel));
     module.functions = std::move(functions);

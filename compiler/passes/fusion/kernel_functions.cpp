@@ -14,39 +14,11 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/structure.h"
 #include "compiler/passes/fusion/claim.h"
+#include "compiler/passes/fusion/kernel_places.h"
 #include "compiler/passes/precision/widen_kernel.h"
 
 namespace thunderc {
 namespace {
-
-// A name made of words.
-std::string snake_case(std::string_view text) {
-    std::string out;
-    for (char c : text) {
-        const bool letter = std::isalnum(static_cast<unsigned char>(c)) != 0;
-        if (letter) {
-            out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-        } else if (!out.empty() && out.back() != '_') {
-            out += '_';
-        }
-    }
-    while (!out.empty() && out.back() == '_') out.pop_back();
-    return out;
-}
-
-// The last part of a module path that is no number: "input_layernorm" of "model.layers.0.input_layernorm".
-std::string scope_leaf(const std::string& scope) {
-    std::size_t end = scope.size();
-    while (end > 0) {
-        const std::size_t dot = scope.rfind('.', end - 1);
-        const std::size_t begin = dot == std::string::npos ? 0 : dot + 1;
-        const std::string part = scope.substr(begin, end - begin);
-        if (!part.empty() && std::isalpha(static_cast<unsigned char>(part.front())) != 0) return snake_case(part);
-        if (dot == std::string::npos) break;
-        end = dot;
-    }
-    return {};
-}
 
 // To or from a narrow type, which says nothing of what a kernel computes.
 bool is_rounding(const Function& kernel, const Op& op) {
@@ -170,7 +142,7 @@ class Roles {
 };
 
 // What a kernel of a backward pass does besides, by the same names: y, computed again from what the composite reads,
-// and dx that the residual's gradient is added to. Whoever calls the kernel may call them otherwise.
+// and dx, with what comes in along the residual stream added. Whoever calls the kernel may call them otherwise.
 void name_beside(Function& kernel, const std::string& composite) {
     const OpDef* forward =
         composite.ends_with("_backward") ? find_op(composite.substr(0, composite.size() - 9)) : nullptr;
@@ -211,7 +183,7 @@ void name_beside(Function& kernel, const std::string& composite) {
             kernel.info(op.results[0]).name = dx;
             const Value other = op.operands[1 - k];
             if (std::find(kernel.arguments.begin(), kernel.arguments.end(), other) != kernel.arguments.end())
-                rename(other, "dresidual");
+                rename(other, "dresidual_in");
             break;
         }
     }
@@ -222,7 +194,7 @@ std::vector<std::string> accumulated(const Extracted& kernel, const Function& na
     std::vector<std::string> out;
     for (const Op& op : kernel.function.ops)
         if (op.attributes.string(result_role, "") == "after") {
-            std::string name = snake_case(named.info(op.results[0]).name);
+            std::string name = snake_words(named.info(op.results[0]).name);
             if (name.starts_with("d")) name.erase(0, 1);
             // Parameters of nn.Sequential begin with a number, which no function of C++ does: as codegen writes them.
             if (!name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) != 0) name = "x" + name;
@@ -242,7 +214,21 @@ std::string way_back_of(const Extracted& kernel) {
     for (Value v : f.arguments) names.insert(f.info(v).name);
     const bool both =
         std::any_of(names.begin(), names.end(), [&](const auto& name) { return names.contains("d" + name); });
-    return both ? snake_case(nodes[0]) + "_backward" : std::string();
+    return both ? snake_words(nodes[0]) + "_backward" : std::string();
+}
+
+// What alone the kernel adds to, "loss_sum"; "" where it does something else.
+std::string sum_that_goes_on(const Function& named) {
+    std::string name;
+    for (const Op& op : named.ops) {
+        if (is_view(op)) continue;
+        if (op.name != "add" || !name.empty() || op.results != named.results) return {};
+        name = named.info(op.results[0]).name;
+    }
+    if (!name.ends_with("_after")) return {};
+    name.resize(name.size() - std::string_view("_after").size());
+    const auto is_before = [&](Value v) { return named.info(v).name == name; };
+    return std::any_of(named.arguments.begin(), named.arguments.end(), is_before) ? snake_words(name) : std::string();
 }
 
 std::string name_of_kernel(const Extracted& kernel, const Function& named, const std::string& kind,
@@ -269,6 +255,9 @@ std::string name_of_kernel(const Extracted& kernel, const Function& named, const
         if (gradients.size() == 2) return fmt::format("{}_and_{}_gradients", gradients[0], gradients[1]);
         return fmt::format("{}_and_{}_more_gradients", gradients[0], gradients.size() - 1);
     }
+    // loss_sum_after = loss_sum + loss
+    if (const std::string sum = sum_that_goes_on(named); !sum.empty()) return "add_to_" + sum;
+    if (!kernel.place.empty() && way_back_of(kernel).empty()) return kernel.place;
     // Without a module's name a single word would be an operator of C++ or a function of its library.
     const std::string back = way_back_of(kernel);
     const std::string ops = back.empty() ? dominant_ops(named) : back;
@@ -294,7 +283,11 @@ std::string KernelFunctions::add(const Extracted& kernel) {
     PrintOptions options;
     options.provenance = false;
     const std::string key = to_string(canonical, options);
-    if (auto at = known_.find(key); at != known_.end()) return at->second;
+    if (auto at = known_.find(key); at != known_.end()) {
+        if (auto place = places_.find(at->second); place != places_.end() && place->second.name != kernel.place)
+            place->second.several = true;
+        return at->second;
+    }
 
     const KernelDescription description = describe_kernel(function);
     function.kind = "kernel:" + description.kind;
@@ -303,14 +296,32 @@ std::string KernelFunctions::add(const Extracted& kernel) {
     std::string wanted = name_of_kernel(kernel, function, description.kind, leaf);
     const bool of_module = leaf.empty() || wanted.starts_with(leaf);
     const std::string second = of_module ? wanted : leaf + "_" + wanted;
-    function.name = wanted;
-    if (!taken_.insert(function.name).second) {
-        function.name = second;
-        for (int k = 2; !taken_.insert(function.name).second; ++k) function.name = fmt::format("{}_{}", second, k);
-    }
+    function.name = unique(wanted, second);
+    if (!kernel.place.empty() && wanted == kernel.place)
+        places_[function.name] = {kernel.place, dominant_ops(function) + "_" + what_of(description.kind), false};
     known_[key] = function.name;
     functions_.push_back(std::move(function));
     return functions_.back().name;
+}
+
+std::string KernelFunctions::unique(const std::string& wanted, const std::string& second) {
+    std::string name = wanted;
+    if (taken_.insert(name).second) return name;
+    name = second;
+    for (int k = 2; !taken_.insert(name).second; ++k) name = fmt::format("{}_{}", second, k);
+    return name;
+}
+
+std::map<std::string, std::string> KernelFunctions::rename_shared() {
+    std::map<std::string, std::string> renamed;
+    for (Function& f : functions_) {
+        const auto at = places_.find(f.name);
+        if (at == places_.end() || !at->second.several) continue;
+        const std::string name = unique(at->second.by_ops, at->second.by_ops);
+        renamed[f.name] = name;
+        f.name = name;
+    }
+    return renamed;
 }
 
 }  // namespace thunderc

@@ -26,7 +26,8 @@ struct Extracted {
     std::vector<Value> operands;  // values of the surrounding function
     std::vector<Value> results;
     Provenance provenance;
-    std::string composite;  // what most of its ops were part of; "" where they were part of none
+    std::string composite;   // what most of its ops were part of; "" where they were part of none
+    std::string place = {};  // see kernel_places.h
 };
 
 struct Group {

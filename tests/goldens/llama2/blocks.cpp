@@ -106,7 +106,7 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
         .in = C, .out = 2 * H}, stream);
     // post_attention_layernorm, in the kernel's names:
     //   y = normed * weight
-    //   dx = dresidual + rstd * (dnormed - normed * mean(dnormed * normed))
+    //   dx = dresidual_in + rstd * (dnormed - normed * mean(dnormed * normed))
     //   dweight += sum over rows(dy * normed)
     //   where normed = x * rstd
     //   where dnormed = dy * weight

@@ -15,7 +15,7 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
     const float* rstd, const float* dweight_before, Gradient gradient, Stream& stream);
 
-void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream);
+void add_to_loss_sum(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream);
 
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
     Stream& stream);
@@ -27,7 +27,7 @@ void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream);
 void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream);
 
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
-    const float* dy, const float* dresidual, const float* dweight_before, Gradient gradient, Stream& stream);
+    const float* dy, const float* dresidual_in, const float* dweight_before, Gradient gradient, Stream& stream);
 
 void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
     const float* dv_proj, Stream& stream);

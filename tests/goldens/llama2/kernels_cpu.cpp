@@ -81,10 +81,10 @@ void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* 
         });
 }
 
-// add_elements:
+// add_to_loss_sum:
 //   loss_sum_after = loss_sum + loss
-void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_elements", {.bytes = 12, .flops = 1}, stream);
+void add_to_loss_sum(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
     loss_sum_after[0] = loss_sum[0] + loss[0];
 }
 
@@ -217,14 +217,14 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 
 // rms_norm_backward_add:
 //   y = normed * weight
-//   dx = dresidual + rstd * (dnormed - normed * mean(dnormed * normed))
+//   dx = dresidual_in + rstd * (dnormed - normed * mean(dnormed * normed))
 //   dweight += sum over rows(dy * normed)
 //   where normed = x * rstd
 //   where dnormed = dy * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
-    const float* dy, const float* dresidual, const float* dweight_before, Gradient gradient, Stream& stream) {
+    const float* dy, const float* dresidual_in, const float* dweight_before, Gradient gradient, Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 5377, .flops = 3376}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     const bool overwrite = gradient == Gradient::overwrite;
@@ -233,7 +233,7 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
         [&](std::int64_t begin, std::int64_t end, float* partial) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* x_row = x + row * width;
-                const float* dresidual_row = dresidual + row * width;
+                const float* dresidual_in_row = dresidual_in + row * width;
                 const float* dy_row = dy + row * width;
                 float* y_row = y + row * width;
                 float* dx_row = dx + row * width;
@@ -250,7 +250,7 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
                     const float dnormed = dy_row[c] * weight[c];
                     const float dx_own = rstd_row * (dnormed - normed * mean_dot);
                     const float y_c = normed * weight[c];
-                    const float dx_c = dresidual_row[c] + dx_own;
+                    const float dx_c = dresidual_in_row[c] + dx_own;
                     partial[c] += dy_row[c] * normed;
                     y_row[c] = y_c;
                     dx_row[c] = dx_c;

@@ -18,9 +18,9 @@ void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* 
     launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, dweight_before, gradient, partials);
 }
 
-void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_elements", {.bytes = 12, .flops = 1}, stream);
-    launch("add_elements", add_elements_kernel, 1, 32, stream, loss_sum_after, loss_sum, loss);
+void add_to_loss_sum(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
+    launch("add_to_loss_sum", add_to_loss_sum_kernel, 1, 32, stream, loss_sum_after, loss_sum, loss);
 }
 
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
@@ -45,11 +45,11 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 }
 
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
-    const float* dy, const float* dresidual, const float* dweight_before, Gradient gradient, Stream& stream) {
+    const float* dy, const float* dresidual_in, const float* dweight_before, Gradient gradient, Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 5377, .flops = 3376}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
-    launch("rms_norm_backward_add", rms_norm_backward_add_kernel, 1, 256, stream, y, dx, x, rstd, weight, dy, dresidual,
-        partials);
+    launch("rms_norm_backward_add", rms_norm_backward_add_kernel, 1, 256, stream, y, dx, x, rstd, weight, dy,
+        dresidual_in, partials);
     launch("rms_norm_backward_add", rms_norm_backward_add_finish, 1, 256, stream, dweight, dweight_before, gradient,
         partials);
 }

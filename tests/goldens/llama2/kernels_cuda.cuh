@@ -127,10 +127,10 @@ THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, Aliased<con
     dweight[p] = overwrite ? sum : dweight_before[p] + sum;
 }
 
-// add_elements:
+// add_to_loss_sum:
 //   loss_sum_after = loss_sum + loss
 // One thread.
-THUNDER_KERNEL(32) add_elements_kernel(Aliased<float> loss_sum_after, Aliased<const float> loss_sum,
+THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum_after, Aliased<const float> loss_sum,
     Aliased<const float> loss) {
     if (thread_index() != 0) return;
     const float loss_sum_value = loss_sum[0];
@@ -286,7 +286,7 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<float> y, Aliased<float> dgat
 
 // rms_norm_backward_add:
 //   y = normed * weight
-//   dx = dresidual + rstd * (dnormed - normed * mean(dnormed * normed))
+//   dx = dresidual_in + rstd * (dnormed - normed * mean(dnormed * normed))
 //   dweight += sum over rows(dy * normed)
 //   where normed = x * rstd
 //   where dnormed = dy * weight
@@ -295,7 +295,7 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<float> y, Aliased<float> dgat
 // One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
 // each block.
 THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float> dx, Aliased<const float> x,
-    Global<const float> rstd, Global<const float> weight, Aliased<const float> dy, Aliased<const float> dresidual,
+    Global<const float> rstd, Global<const float> weight, Aliased<const float> dy, Aliased<const float> dresidual_in,
     Global<float> partials) {
     constexpr int rows = B * T, width = C;
     Vec<float, 4> column_sum = {};
@@ -322,7 +322,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float
         sum = warp_sum(sum);
         const float mean_dot = sum / width;
         if (c < width) {
-            const auto dresidual_v = load<4>(dresidual + row * width + c);
+            const auto dresidual_in_v = load<4>(dresidual_in + row * width + c);
             Vec<float, 4> y_v;
             Vec<float, 4> dx_v;
             THUNDER_UNROLL
@@ -332,7 +332,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float
                 const float dx_own = rstd_row * (dnormed - normed * mean_dot);
                 column_sum[e] += dy_v[e] * normed;
                 y_v[e] = normed * weight_v[e];
-                dx_v[e] = dresidual_v[e] + dx_own;
+                dx_v[e] = dresidual_in_v[e] + dx_own;
             }
             store(y + row * width + c, y_v);
             store(dx + row * width + c, dx_v);

@@ -97,7 +97,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .gradient = gradient,
         .rows = B * T, .entries = V, .width = C}, stream);
     // scalars->loss_sum = scalars->loss_sum + loss
-    add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+    add_to_loss_sum(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
 }
 
 void Model::loss_weight() {

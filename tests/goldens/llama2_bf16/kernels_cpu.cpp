@@ -84,10 +84,10 @@ void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* we
         });
 }
 
-// add_elements:
+// add_to_loss_sum:
 //   loss_sum_after = loss_sum + loss
-void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_elements", {.bytes = 12, .flops = 1}, stream);
+void add_to_loss_sum(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
     loss_sum_after[0] = loss_sum[0] + loss[0];
 }
 

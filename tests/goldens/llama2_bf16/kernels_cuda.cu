@@ -18,9 +18,9 @@ void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* we
     launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, dweight_before, gradient, partials);
 }
 
-void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_elements", {.bytes = 12, .flops = 1}, stream);
-    launch("add_elements", add_elements_kernel, 1, 32, stream, loss_sum_after, loss_sum, loss);
+void add_to_loss_sum(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
+    launch("add_to_loss_sum", add_to_loss_sum_kernel, 1, 32, stream, loss_sum_after, loss_sum, loss);
 }
 
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,

@@ -129,10 +129,10 @@ THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, Aliased<con
     dweight[p] = overwrite ? sum : dweight_before[p] + sum;
 }
 
-// add_elements:
+// add_to_loss_sum:
 //   loss_sum_after = loss_sum + loss
 // One thread.
-THUNDER_KERNEL(32) add_elements_kernel(Aliased<float> loss_sum_after, Aliased<const float> loss_sum,
+THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum_after, Aliased<const float> loss_sum,
     Aliased<const float> loss) {
     if (thread_index() != 0) return;
     const float loss_sum_value = loss_sum[0];

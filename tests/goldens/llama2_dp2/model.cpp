@@ -123,7 +123,7 @@ void Model::forward_backward(MicroStep micro_step) {
         reduce.record(bucket_2_done_);
     }
     // scalars->loss_sum = scalars->loss_sum + loss
-    add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+    add_to_loss_sum(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
     if (micro_step.last) {
         // the update reads the summed gradients; what a stream sends last is there last
         stream.wait(bucket_2_done_);

@@ -154,7 +154,7 @@ void Model::forward_backward(MicroStep micro_step) {
     reduce_scatter(arenas_, unit::model_embed_tokens_gradients, gradient, reduce);
     reduce.record(model_embed_tokens_gradients_done_);
     // scalars->loss_sum = scalars->loss_sum + loss
-    add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+    add_to_loss_sum(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
     // the update reads the summed gradients; what a stream sends last is there last
     stream.wait(model_embed_tokens_gradients_done_);
 }

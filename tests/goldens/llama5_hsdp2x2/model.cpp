@@ -200,7 +200,7 @@ void Model::forward_backward(MicroStep micro_step) {
         replicate.record(model_embed_tokens_replicas_done_);
     }
     // scalars->loss_sum = scalars->loss_sum + loss
-    add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+    add_to_loss_sum(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
     // the next micro-step writes where these gradients lie
     stream.wait(model_embed_tokens_gradients_done_);
     if (micro_step.last) {

@@ -46,10 +46,10 @@ THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<con
     store(dlinear + i, dlinear_v);
 }
 
-// add_elements:
+// add_to_loss_sum:
 //   loss_sum_after = loss_sum + loss
 // One thread.
-THUNDER_KERNEL(32) add_elements_kernel(Aliased<float> loss_sum_after, Aliased<const float> loss_sum,
+THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum_after, Aliased<const float> loss_sum,
     Aliased<const float> loss) {
     if (thread_index() != 0) return;
     const float loss_sum_value = loss_sum[0];

@@ -84,7 +84,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear, .x = x, .gradient = gradient,
         .rows = B, .in = 12, .out = 16}, stream);
     // scalars->loss_sum = scalars->loss_sum + loss
-    add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+    add_to_loss_sum(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
 }
 
 void Model::loss_weight() {

@@ -10,14 +10,14 @@
 using thunder::Gradient;
 using thunder::Stream;
 
-void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotient, float* added_3, float* logarithm,
+void basins_forward(float* largest, float* added, float* largest_2, float* quotient, float* added_3, float* logarithm,
     float* total_2, float* sigmoid, float* cosine, float* sigmoid_2, float* cosine_2, const float* gauge,
     const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
     const float* basins_1_level, Stream& stream);
 
-void sin_sum_columns(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream);
+void shore_forward(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream);
 
-void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
+void loss_forward_backward(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
     const float* loss_sum, Stream& stream);
 
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,

@@ -16,7 +16,7 @@ namespace vec_math = thunder::math;
 
 using namespace thunder;
 
-// cos_sum_rows:
+// basins_forward:
 //   largest = max(gauge)
 //   added = gauge + (max(difference, 0) + log(exp(-abs(difference)) + 1)) / largest
 //   largest_2 = max(added)
@@ -32,11 +32,11 @@ using namespace thunder;
 //   where product_2 = added * basins_1_period
 //   where difference_2 = sin(product_2) - basins_1_level
 // Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add, Abs, Log
-void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotient, float* added_3, float* logarithm,
+void basins_forward(float* largest, float* added, float* largest_2, float* quotient, float* added_3, float* logarithm,
     float* total_2, float* sigmoid, float* cosine, float* sigmoid_2, float* cosine_2, const float* gauge,
     const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
     const float* basins_1_level, Stream& stream) {
-    const Timed timed("cos_sum_rows", {.bytes = 2360, .flops = 18120}, stream);
+    const Timed timed("basins_forward", {.bytes = 2360, .flops = 18120}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -100,13 +100,13 @@ void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotien
     });
 }
 
-// sin_sum_columns:
+// shore_forward:
 //   total = sum over rows(cos(chosen))
 //   sine = sin(chosen)
 //   where chosen = logarithm * shore_slope > 0.5 ? logarithm * shore_slope : 1 / logarithm
 // Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
-void sin_sum_columns(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
-    const Timed timed("sin_sum_columns", {.bytes = 744, .flops = 1740}, stream);
+void shore_forward(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
+    const Timed timed("shore_forward", {.bytes = 744, .flops = 1740}, stream);
     constexpr std::int64_t rows = 10, width = 6;
     column_reduction(
         rows, width, stream,
@@ -129,15 +129,15 @@ void sin_sum_columns(float* total, float* sine, const float* logarithm, const fl
         });
 }
 
-// add_exp_sum_rows:
+// loss_forward_backward:
 //   dtotal = exp(total - log_sum_exp) * dloss
 //   loss_sum_after = loss_sum + log_sum_exp
 //   where most = abs(max(total)) == inf ? 0 : max(total)
 //   where log_sum_exp = log(sum(exp(total - most))) + most
 // Replaces ReduceLogSumExp
-void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
+void loss_forward_backward(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
     const float* loss_sum, Stream& stream) {
-    const Timed timed("add_exp_sum_rows", {.bytes = 60, .flops = 202}, stream);
+    const Timed timed("loss_forward_backward", {.bytes = 60, .flops = 202}, stream);
     constexpr std::int64_t width = 6;
     const float dloss_value = dloss[0];
     const float loss_sum_value = loss_sum[0];

@@ -5,27 +5,28 @@
 #include "device/timed.h"
 #include "kernels.h"
 
-void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotient, float* added_3, float* logarithm,
+void basins_forward(float* largest, float* added, float* largest_2, float* quotient, float* added_3, float* logarithm,
     float* total_2, float* sigmoid, float* cosine, float* sigmoid_2, float* cosine_2, const float* gauge,
     const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
     const float* basins_1_level, Stream& stream) {
-    const Timed timed("cos_sum_rows", {.bytes = 2360, .flops = 18120}, stream);
-    launch("cos_sum_rows", cos_sum_rows_kernel, 1, 256, stream, largest, added, largest_2, quotient, added_3, logarithm,
-        total_2, sigmoid, cosine, sigmoid_2, cosine_2, gauge, basins_0_period, basins_0_level, basins_1_period,
-        basins_1_level);
+    const Timed timed("basins_forward", {.bytes = 2360, .flops = 18120}, stream);
+    launch("basins_forward", basins_forward_kernel, 1, 256, stream, largest, added, largest_2, quotient, added_3,
+        logarithm, total_2, sigmoid, cosine, sigmoid_2, cosine_2, gauge, basins_0_period, basins_0_level,
+        basins_1_period, basins_1_level);
 }
 
-void sin_sum_columns(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
-    const Timed timed("sin_sum_columns", {.bytes = 744, .flops = 1740}, stream);
+void shore_forward(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
+    const Timed timed("shore_forward", {.bytes = 744, .flops = 1740}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(8 * sizeof(float)));
-    launch("sin_sum_columns", sin_sum_columns_kernel, 1, 256, stream, sine, logarithm, shore_slope, partials);
-    launch("sin_sum_columns", sin_sum_columns_finish, 1, 256, stream, total, partials);
+    launch("shore_forward", shore_forward_kernel, 1, 256, stream, sine, logarithm, shore_slope, partials);
+    launch("shore_forward", shore_forward_finish, 1, 256, stream, total, partials);
 }
 
-void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
+void loss_forward_backward(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
     const float* loss_sum, Stream& stream) {
-    const Timed timed("add_exp_sum_rows", {.bytes = 60, .flops = 202}, stream);
-    launch("add_exp_sum_rows", add_exp_sum_rows_kernel, 1, 32, stream, dtotal, loss_sum_after, total, dloss, loss_sum);
+    const Timed timed("loss_forward_backward", {.bytes = 60, .flops = 202}, stream);
+    launch("loss_forward_backward", loss_forward_backward_kernel, 1, 32, stream, dtotal, loss_sum_after, total, dloss,
+        loss_sum);
 }
 
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,

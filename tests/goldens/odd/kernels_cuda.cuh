@@ -8,7 +8,7 @@
 
 using namespace thunder;
 
-// cos_sum_rows:
+// basins_forward:
 //   largest = max(gauge)
 //   added = gauge + (max(difference, 0) + log(exp(-abs(difference)) + 1)) / largest
 //   largest_2 = max(added)
@@ -25,7 +25,7 @@ using namespace thunder;
 //   where difference_2 = sin(product_2) - basins_1_level
 // Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add, Abs, Log
 // A warp for each row; a row stays in registers.
-THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> added, Aliased<float> largest_2,
+THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float> added, Aliased<float> largest_2,
     Aliased<float> quotient, Aliased<float> added_3, Aliased<float> logarithm, Aliased<float> total_2,
     Aliased<float> sigmoid, Aliased<float> cosine, Aliased<float> sigmoid_2, Aliased<float> cosine_2,
     Aliased<const float> gauge, Global<const float> basins_0_period, Aliased<const float> basins_0_level,
@@ -119,13 +119,13 @@ THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> a
     }
 }
 
-// sin_sum_columns:
+// shore_forward:
 //   total = sum over rows(cos(chosen))
 //   sine = sin(chosen)
 //   where chosen = logarithm * shore_slope > 0.5 ? logarithm * shore_slope : 1 / logarithm
 // Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
 // A block for each 64 columns, whose 8 warps take row after row; their sums are added in order.
-THUNDER_KERNEL(256) sin_sum_columns_kernel(Aliased<float> sine, Global<const float> logarithm,
+THUNDER_KERNEL(256) shore_forward_kernel(Aliased<float> sine, Global<const float> logarithm,
     Aliased<const float> shore_slope, Global<float> partials) {
     constexpr int rows = 10, width = 6;
     const int c = lane() * 2;
@@ -156,7 +156,7 @@ THUNDER_KERNEL(256) sin_sum_columns_kernel(Aliased<float> sine, Global<const flo
 }
 
 // Finishes the sums.
-THUNDER_KERNEL(256) sin_sum_columns_finish(Global<float> total, Global<const float> partials) {
+THUNDER_KERNEL(256) shore_forward_finish(Global<float> total, Global<const float> partials) {
     constexpr int sums = 6;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
@@ -172,14 +172,14 @@ THUNDER_KERNEL(256) sin_sum_columns_finish(Global<float> total, Global<const flo
     total[p] = sum;
 }
 
-// add_exp_sum_rows:
+// loss_forward_backward:
 //   dtotal = exp(total - log_sum_exp) * dloss
 //   loss_sum_after = loss_sum + log_sum_exp
 //   where most = abs(max(total)) == inf ? 0 : max(total)
 //   where log_sum_exp = log(sum(exp(total - most))) + most
 // Replaces ReduceLogSumExp
 // One warp, which stays in registers.
-THUNDER_KERNEL(32) add_exp_sum_rows_kernel(Aliased<float> dtotal, Aliased<float> loss_sum_after,
+THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<float> loss_sum_after,
     Aliased<const float> total, Aliased<const float> dloss, Aliased<const float> loss_sum) {
     constexpr int width = 6;
     const float dloss_value = dloss[0];

@@ -57,18 +57,18 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     float* const dbasins_0_period_terms = at<float>(arenas_.scratch, offset::dbasins_0_period_terms);  // (6,10)
 
     // the 14 equations stand with the kernel
-    cos_sum_rows(largest, added, largest_2, quotient, added_3, logarithm, total_2, sigmoid, cosine, sigmoid_2, cosine_2,
-        gauge, w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
+    basins_forward(largest, added, largest_2, quotient, added_3, logarithm, total_2, sigmoid, cosine, sigmoid_2,
+        cosine_2, gauge, w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
     // total = sum over rows(cos(chosen))
     // sine = sin(chosen)
     // where chosen = logarithm * w_shore_slope > 0.5 ? logarithm * w_shore_slope : 1 / logarithm
-    sin_sum_columns(total, sine, logarithm, w_shore_slope, stream);
+    shore_forward(total, sine, logarithm, w_shore_slope, stream);
     // dtotal = exp(total - log_sum_exp) * scalars->dloss
     // scalars->loss_sum = scalars->loss_sum + log_sum_exp
     // where most = abs(max(total)) == inf ? 0 : max(total)
     // where log_sum_exp = log(sum(exp(total - most))) + most
-    add_exp_sum_rows(dtotal, &arenas_.scalars->loss_sum, total, &arenas_.scalars->dloss, &arenas_.scalars->loss_sum,
-        stream);
+    loss_forward_backward(dtotal, &arenas_.scalars->loss_sum, total, &arenas_.scalars->dloss,
+        &arenas_.scalars->loss_sum, stream);
     // the 7 equations stand with the kernel
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded_2, dbasins_1_level_terms, dadded_part_2,
         g_basins_1_period, dtotal, sine, logarithm, w_shore_slope, g_shore_slope, added_3, added, quotient, largest_2,

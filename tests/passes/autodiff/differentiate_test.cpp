@@ -313,7 +313,7 @@ TEST(Differentiate, SavesDeliberately) {
     %up: 3 x f32[16,8] parameter "layers.{0..2}.up",
     %down: 3 x f32[8,16] parameter "layers.{0..2}.down",
     %scale: f32[8] parameter "scale",
-    %dloss: f32[] scalar "dloss") -> (%loss "loss", %dembed "dembed", %dnorm "dnorm", %dup "dup", %ddown "ddown", %dscale_2 "dscale") {
+    %dloss: f32[] scalar "dloss") -> (%loss "loss", %dembed "dembed", %dnorm "dnorm", %dup "dup", %ddown "ddown", %dscale "dscale") {
   %h = linear(%x, %embed) : f32[2,6,8]
   %y, %x_2, %rstd, %u = repeat(%h, %norm, %up, %down, %scale) {body = "layer_forward", carried = 1, n = 3, per_layer = 3, reverse = false} : f32[2,6,8], 3 x f32[2,6,8], 3 x f32[2,6], 3 x f32[2,6,16]
   %z = mul(%y, %scale) : f32[2,6,8]
@@ -325,9 +325,9 @@ TEST(Differentiate, SavesDeliberately) {
   %dz_part_2 = mul(%dq, %z) : f32[2,6,8]
   %dz = add(%dz_part, %dz_part_2) : f32[2,6,8]
   %dy = mul(%dz, %scale) : f32[2,6,8]
-  %dscale_terms = mul(%dz, %y) : f32[2,6,8]
-  %dscale = reduce_sum(%dscale_terms) {axes = [0, 1], keep_dims = false} : f32[8]
-  %dh, %dscale_2, %dnorm, %dup, %ddown = repeat(%dy, %dscale, %x_2, %rstd, %u, %norm, %up, %down, %scale) {body = "layer_backward", carried = 2, n = 3, per_layer = 6, reverse = true} : f32[2,6,8], f32[8], 3 x f32[8], 3 x f32[16,8], 3 x f32[8,16]
+  %dscale_part_terms = mul(%dz, %y) : f32[2,6,8]
+  %dscale_part = reduce_sum(%dscale_part_terms) {axes = [0, 1], keep_dims = false} : f32[8]
+  %dh, %dscale, %dnorm, %dup, %ddown = repeat(%dy, %dscale_part, %x_2, %rstd, %u, %norm, %up, %down, %scale) {body = "layer_backward", carried = 2, n = 3, per_layer = 6, reverse = true} : f32[2,6,8], f32[8], 3 x f32[8], 3 x f32[16,8], 3 x f32[8,16]
   %dembed = linear_backward_weight(%dh, %x) : f32[8,8]
 }
 func @layer_forward(%x: f32[2,6,8], %norm: f32[8], %up: f32[16,8], %down: f32[8,16], %scale: f32[8]) -> (%y, %x, %rstd, %u) {

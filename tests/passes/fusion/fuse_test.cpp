@@ -288,8 +288,90 @@ func @main(%hidden: f32[8,64], %s: f32[64], %r: f32[8,1], %dnorm: f32[8,64], %ds
 }
 )");
     EXPECT_NE(text.find("-> (%y, %dx)"), std::string::npos) << text;
-    EXPECT_NE(text.find("%dx = add(%dresidual, %dx_own)"), std::string::npos) << text;
+    EXPECT_NE(text.find("%dx = add(%dresidual_in, %dx_own)"), std::string::npos) << text;
     EXPECT_NE(text.find("func @rms_norm_backward_add("), std::string::npos) << text;
+}
+
+// The names of the kernels that these functions call, beside a main that calls none.
+std::string kernels_of(const std::string& functions) {
+    const std::string text = fused_text("module \"m\" values\n\nfunc @main(%x: f32[2]) -> (%x) {\n}\n" + functions);
+    std::string out;
+    const std::string head = "{kernel = \"";
+    for (std::size_t at = text.find(head); at != std::string::npos; at = text.find(head, at + 1)) {
+        const std::size_t begin = at + head.size();
+        out += (out.empty() ? "" : " ") + text.substr(begin, text.find('"', begin) - begin);
+    }
+    return out;
+}
+
+TEST(Fuse, NamesKernelsAfterModuleAndDirection) {
+    EXPECT_EQ(kernels_of(R"(
+func @layer_forward(%x: f32[2,8], %w: f32[8]) -> (%b) {
+  %a = mul(%x, %w) : f32[2,8] at "layers.0.mlp" "MLP" [Mul "n1"]
+  %b = tanh(%a) : f32[2,8] at "layers.0.mlp.act.0" "Tanh" [Tanh "n2"]
+}
+
+func @layer_backward(%db: f32[2,8], %x: f32[2,8], %w: f32[8]) -> (%da) {
+  %t = exp(%db) : f32[2,8] at "layers.0.mlp.act.0" "Tanh" [Tanh "n2"]
+  %s = mul(%t, %x) : f32[2,8] at "layers.0.mlp" "MLP" [Mul "n1"]
+  %da = mul(%s, %w) : f32[2,8] at "layers.0.gate" "Gate" [Mul "n3"]
+}
+)"),
+              "mlp_forward mlp_and_gate_backward");
+}
+
+// One operator says more than the module does, three modules nothing, and what is in main has no direction here.
+TEST(Fuse, NamesOtherKernelsAfterTheirOps) {
+    EXPECT_EQ(kernels_of(R"(
+func @f_forward(%x: f32[2,8]) -> (%b) {
+  %a = tanh(%x) : f32[2,8] at "mlp" "MLP" [Tanh "n1"]
+  %b = tanh(%a) : f32[2,8] at "mlp" "MLP" [Tanh "n2"]
+}
+
+func @g_forward(%x: f32[2,8]) -> (%c) {
+  %a = tanh(%x) : f32[2,8] at "a" "A" [Tanh "n1"]
+  %b = exp(%a) : f32[2,8] at "b" "B" [Exp "n2"]
+  %c = mul(%b, %b) : f32[2,8] at "c" "C" [Mul "n3"]
+}
+
+func @other(%x: f32[2,8]) -> (%b) {
+  %a = exp(%x) : f32[2,8] at "mlp" "MLP" [Exp "n1"]
+  %b = tanh(%a) : f32[2,8] at "mlp" "MLP" [Tanh "n2"]
+}
+)"),
+              "mlp_tanh mul_exp_elements mlp_tanh_2");
+}
+
+// What is a small part of its module is no pass through it.
+TEST(Fuse, NamesPartsOfModulesAfterTheirOps) {
+    EXPECT_EQ(kernels_of(R"(
+func @layer_forward(%x: f32[8,8]) -> (%f) {
+  %a = exp(%x) : f32[8,8] at "mlp" "MLP" [Exp "n1"]
+  %b = tanh(%a) : f32[8,8] at "mlp" "MLP" [Tanh "n2"]
+  %p = matmul(%b, %x) {transpose_a = false, transpose_b = false} : f32[8,8] at "mlp" "MLP" [MatMul "n3"]
+  %c = exp(%p) : f32[8,8] at "mlp" "MLP" [Exp "n4"]
+  %d = tanh(%c) : f32[8,8] at "mlp" "MLP" [Tanh "n5"]
+  %e = exp(%d) : f32[8,8] at "mlp" "MLP" [Exp "n6"]
+  %f = mul(%e, %d) : f32[8,8] at "mlp" "MLP" [Mul "n7"]
+}
+)"),
+              "mlp_tanh mlp_forward");
+}
+
+// One kernel of two modules is called after neither.
+TEST(Fuse, NamesWhatTwoModulesShareAfterItsOps) {
+    EXPECT_EQ(kernels_of(R"(
+func @f_forward(%x: f32[2,8]) -> (%b) {
+  %a = exp(%x) : f32[2,8] at "gate" "Gate" [Exp "n1"]
+  %b = tanh(%a) : f32[2,8] at "gate" "Gate" [Tanh "n2"]
+}
+
+func @g_forward(%x: f32[2,8]) -> (%b) {
+  %a = exp(%x) : f32[2,8] at "up" "Up" [Exp "n1"]
+  %b = tanh(%a) : f32[2,8] at "up" "Up" [Tanh "n2"]
+}
+)"),
+              "tanh_elements tanh_elements");
 }
 
 // Two values with one role keep their own names, and so does one value with two.
