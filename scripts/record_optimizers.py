@@ -11,8 +11,8 @@ Optimizers are in fp64. Gradients are numbers that tests make by the same formul
 Averages are in f32, as programs keep them, of parameters that are in each step what the gradients are.
 
 The model is tests/fixtures/mlp in fp64, with a case of each optimizer: losses, norms of gradients, parameters and their average
-after the last step. Beside it, how far from these torch itself is where products are in a narrow type, by autocast, and states
-are rounded to it after each step.
+after the last step. Beside it, how far from these torch itself is where states are rounded after each step: to a type that
+products are in as well, by autocast, or to codes of 8 bits, of optimizers that step matrices element by element.
 """
 import argparse, json, pathlib
 
@@ -203,7 +203,10 @@ LEAST_EPSILON = 1e-3
 OF_MODEL = {case[0].split()[0]: case for case in CASES if not any(0 < x < LEAST_EPSILON for x in case[1])}
 MODEL_STEPS, MODEL_CLIP, EMA = 6, 0.75, 0.75
 GROUP = ("net.2", 0.02, 0.3)  # what a parameter's name begins with; its learning rate and weight decay
-NARROW = {"bf16": torch.bfloat16, "f16": torch.float16}
+# What states are rounded to, and what products are in.
+NARROW = {"bf16": torch.bfloat16, "f16": torch.float16, "8bit": None}
+WITHOUT_CODES = ("adafactor", "muon", "plain_sgd")
+NEVER_NEGATIVE = ("exp_avg_sq", "square_avg", "sum")  # of states, as torch calls them
 LOSS_SCALE = 1024  # which f16 needs, and which changes nothing of all else
 
 
@@ -214,19 +217,41 @@ def model(p, x):
     return linear(h, p["net.4.weight"], p["net.4.bias"])
 
 
-def round_states(optimizer, dtype):
-    for state in optimizer.state.values():
+def numbers_of_codes(signs):
+    """Those of Dettmers, 8-Bit Approximations for Parallelism in Deep Learning, 2016: decades below 1, each cut into twice as
+    many pieces as the one before, whose middles they are."""
+    middles = [(0.1 + 0.9 * (k + 0.5) / pieces) * 10.0 ** (decade - 6)
+               for decade in range(7) for pieces in [2 ** (decade + (not signs))] for k in range(pieces)]
+    return torch.tensor(sorted([0.0, 1.0, *middles, *(-x for x in middles if signs)]))
+
+
+def as_codes(tensor, signs, block=256):
+    """The nearest of these numbers, as parts of the largest of a block; what is above 0 stays above it where nothing is below."""
+    numbers = numbers_of_codes(signs)
+    out = []
+    for part in tensor.flatten().split(block):
+        scale = part.abs().max()
+        nearest = (part[:, None] / scale - numbers).abs().argmin(1) if scale > 0 else torch.full(part.shape, (numbers == 0).nonzero().item())
+        out.append(scale * numbers[nearest if signs else torch.maximum(nearest, (part > 0).long())])
+    return torch.cat(out).reshape(tensor.shape)
+
+
+def round_states(optimizer, to):
+    for p, state in optimizer.state.items():
         for name, tensor in state.items():
-            if name != "step":
-                tensor.copy_(tensor.to(dtype))
+            if name != "step" and NARROW[to]:
+                tensor.copy_(tensor.to(NARROW[to]))
+            elif name != "step" and p.dim() > 1:
+                tensor.copy_(as_codes(tensor, name not in NEVER_NEGATIVE))
     for other in (getattr(optimizer, "others", None), *getattr(optimizer, "both", ())):
         if other:
-            round_states(other, dtype)
+            round_states(other, to)
 
 
-def trained(folder, make, decay_all, narrow=None):
-    """Losses, norms, parameters, their average."""
-    torch.set_default_dtype(torch.float32 if narrow else torch.float64)
+def trained(folder, make, decay_all, states=None):
+    """Losses, norms, parameters, their average; in fp64, or with states rounded to a type of NARROW."""
+    torch.set_default_dtype(torch.float32 if states else torch.float64)
+    products = NARROW[states] if states else None
     parameters = {name: torch.nn.Parameter(t.to(torch.get_default_dtype()))
                   for name, t in load_file(folder / "params.safetensors").items()}
     batches = load_file(folder / "batch.safetensors")
@@ -245,7 +270,7 @@ def trained(folder, make, decay_all, narrow=None):
         x, labels = (batches[f"{name}_{step % 5}"] for name in ("x", "labels"))
         for p in parameters.values():
             p.grad = None
-        with torch.autocast("cpu", dtype=narrow or torch.bfloat16, enabled=narrow is not None):
+        with torch.autocast("cpu", dtype=products or torch.bfloat16, enabled=products is not None):
             loss = torch.nn.functional.cross_entropy(model(parameters, x.to(torch.get_default_dtype())), labels)
         (LOSS_SCALE * loss).backward()
         for p in parameters.values():
@@ -253,8 +278,8 @@ def trained(folder, make, decay_all, narrow=None):
         losses.append(loss.item())
         norms.append(torch.nn.utils.clip_grad_norm_(parameters.values(), MODEL_CLIP).item())
         optimizer.step()
-        if narrow:
-            round_states(optimizer, narrow)
+        if states:
+            round_states(optimizer, states)
         averaged.update_parameters(module)
     averages = averaged.module.parameters_
     return (losses, norms, {name: p.detach().double() for name, p in parameters.items()},
@@ -277,9 +302,11 @@ def record_model(folder):
         for parameter in after:
             tensors[f"{rule}/{parameter}"] = after[parameter].float()
             tensors[f"{rule}/average/{parameter}"] = average[parameter].float()
-        for dtype, narrow in NARROW.items():
-            theirs, _, theirs_after, theirs_average = trained(folder, make, decay_all, narrow)
-            run[dtype] = {"loss": max(abs(a / b - 1) for a, b in zip(theirs, losses)),
+        for states in NARROW:
+            if states == "8bit" and rule in WITHOUT_CODES:
+                continue
+            theirs, _, theirs_after, theirs_average = trained(folder, make, decay_all, states)
+            run[states] = {"loss": max(abs(a / b - 1) for a, b in zip(theirs, losses)),
                           "after": distance(theirs_after, after, start), "average": distance(theirs_average, average, start)}
         runs[rule] = run
     recorded = {"torch": PINNED["torch"], "steps": MODEL_STEPS, "clip": MODEL_CLIP, "ema": EMA, "learning_rate": LEARNING_RATE,

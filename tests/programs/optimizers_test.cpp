@@ -250,16 +250,15 @@ class EveryOptimizer : public testing::TestWithParam<std::string> {
   protected:
     const thunder::RuleInfo& rule = *thunder::find_rule(GetParam());
 
+    const nlohmann::json& of_torch() const { return recorded().at("optimizers").at(rule.name); }
+
     void expect_torch(const Trained& run, const std::string& states) const {
-        // Where a rule asks for a sign, what rounding to a narrow type leaves may decide: of three elements in
-        // hundreds.
+        // Where a rule asks for a sign, what rounding of states leaves may decide: of three elements in hundreds.
         const Off off = off_from_torch(run, rule.name, states == "f32" ? 0 : 3);
-        const nlohmann::json& of_rule = recorded().at("optimizers").at(rule.name);
         Off most = {loss_of_other_sums, of_other_sums, of_other_sums};
         if (states != "f32") {
             // Twice as far as torch is where it rounds states as we do, and products in its own places.
-            ASSERT_TRUE(of_rule.contains(states)) << "record_optimizers.py has no run with states of " << states;
-            const nlohmann::json& torchs = of_rule.at(states);
+            const nlohmann::json& torchs = of_torch().at(states);
             most = {most.loss + 2 * torchs.at("loss").get<double>(), most.after + 2 * torchs.at("after").get<double>(),
                     most.average + 2 * torchs.at("average").get<double>()};
             EXPECT_GT(off.loss, 1e-6) << "that is f32";
@@ -269,18 +268,35 @@ class EveryOptimizer : public testing::TestWithParam<std::string> {
         EXPECT_LE(off.average, most.average);
     }
 
-    void expect_refusal(const std::string& states, const Layout& layout) const {
+    // With a message that begins so, and names the optimizer.
+    void expect_refusal(const std::string& begin, const std::string& states, const Layout& layout) const {
         const Outcome outcome = thunderc("train '" FIXTURES "/" + std::string(model) + "/" + graph +
                                          ".onnx' --loss cross-entropy -o out " + options_of(rule.name, states, layout));
         EXPECT_EQ(outcome.status, 2);
-        EXPECT_TRUE(outcome.err.starts_with("error: " + rule.name + " steps whole ")) << outcome.err;
+        EXPECT_TRUE(outcome.err.starts_with("error: " + begin)) << outcome.err;
+        EXPECT_NE(outcome.err.find(rule.name), std::string::npos) << outcome.err;
+    }
+
+    // The types of states that it has. What it has not been recorded with, and another optimizer has, is refused.
+    std::vector<std::string> types_of_states() const {
+        std::vector<std::string> out;
+        for (const std::string& states : choices("--optim-dtype")) {
+            const bool known = std::any_of(recorded().at("optimizers").begin(), recorded().at("optimizers").end(),
+                                           [&](const nlohmann::json& run) { return run.contains(states); });
+            EXPECT_TRUE(known || states == "f32") << "record_optimizers.py has no run with states of " << states;
+            if (states == "f32" || of_torch().contains(states))
+                out.push_back(states);
+            else
+                expect_refusal("--optim-dtype " + states + " is for ", states, alone);
+        }
+        return out;
     }
 };
 
 TEST_P(EveryOptimizer, IsTorchsOnEveryWorldAndFromTheMiddle) {
     ASSERT_TRUE(recorded().at("optimizers").contains(rule.name)) << "record_optimizers.py has no run of it";
     ASSERT_EQ(recorded().at("steps"), steps);
-    const std::vector<std::string> types = choices("--optim-dtype");
+    const std::vector<std::string> types = types_of_states();
     ASSERT_GE(types.size(), 3U);
     const auto number = static_cast<std::size_t>(&rule - thunder::all_rules().data());
     for (std::size_t t = 0; t < types.size(); ++t) {
@@ -300,7 +316,7 @@ TEST_P(EveryOptimizer, IsTorchsOnEveryWorldAndFromTheMiddle) {
             if (!full_form && (number + t + turn) % types.size() != 0) continue;
             SCOPED_TRACE(layout.option);
             if (layout.cuts_parameters && rule.steps_wholes()) {
-                expect_refusal(states, layout);
+                expect_refusal(rule.name + " steps whole ", states, layout);
                 continue;
             }
             const Swept many(rule, states, layout);
