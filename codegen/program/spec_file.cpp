@@ -65,10 +65,15 @@ class SpecPrinter {
         out_.append_lines(aliases_);
         out_.append_lines(columns_);
         out_.blank();
-        array("ParameterSpec", "PARAMETERS", parameters_);
-        array("ConstantSpec", "CONSTANTS", constants_);
-        array("InputSpec", "INPUTS", inputs_);
-        array("OutputSpec", "OUTPUTS", outputs_);
+        if (!parameters_.empty()) out_.line("using Init = ParameterSpec::Init;");
+        array("ParameterSpec", "PARAMETERS", parameters_,
+              std::string("name, type, shape, offset and bytes in the arena, has a gradient, starts as") +
+                  (more_columns_ ? "; aliases, note, unit" : ""));
+        array("ConstantSpec", "CONSTANTS", constants_, "name, type, shape, offset and bytes in the arena");
+        array("InputSpec", "INPUTS", inputs_,
+              "name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), ignored id, default "
+              "of --map");
+        array("OutputSpec", "OUTPUTS", outputs_, "name, type, shape, offset and bytes in the arena");
         std::vector<std::string> padded;
         for (const PaddedRow& p : options_.padded_rows)
             padded.push_back(fmt::format("{{{}, {}}},", quote(p.table), p.row));
@@ -78,7 +83,7 @@ class SpecPrinter {
             for (const std::string& name : info.names)
                 if (info.outer) outer.push_back(quote(name) + ",");
         array("std::string_view", "OUTER_MATRICES", outer);
-        array("UnitSpec", "UNITS", units_);
+        array("UnitSpec", "UNITS", units_, "name, elements of a shard, its offset in the arena in bytes, type");
         array("std::string_view", "STREAMS", streams_);
         out_.line("}  // namespace");
         out_.blank();
@@ -132,14 +137,20 @@ class SpecPrinter {
 
     void step_fields() {
         const Module& m = layout_.module();
-        std::string bytes;
+        std::vector<std::string> arenas;
+        Dims bytes;
+        const auto add = [&](const char* arena) {
+            const auto at = m.arena_bytes.find(arena);
+            arenas.emplace_back(arena);
+            bytes.push_back(at == m.arena_bytes.end() ? 0 : static_cast<std::int64_t>(at->second));
+        };
         for (const char* arena : {"parameters", "gradients", "optimizer", "saved", "scratch", "constants", "batch"})
-            bytes += (bytes.empty() ? "" : ", ") + std::to_string(m.arena_bytes.at(arena));
+            add(arena);
         for (const auto& [arena, behind] :
              {std::pair{"narrow_copies", !m.units.empty()}, {"gathered", false}, {"unit_gradients", false}})
-            if (const auto at = m.arena_bytes.find(arena); at != m.arena_bytes.end() || behind)
-                bytes += ", " + std::to_string(at == m.arena_bytes.end() ? 0 : at->second);
-        out_.line(fmt::format(".arena_bytes = {{{}}},", bytes));
+            if (m.arena_bytes.contains(arena) || behind) add(arena);
+        out_.comment(fmt::format("{}", fmt::join(arenas, ", ")));
+        out_.line(fmt::format(".arena_bytes = {{{}}},", fmt::join(bytes, ", ")));
         if (layout_.mixed_precision()) {
             out_.line(fmt::format(".gradient_dtype = DType::{},", name_of(state_dtype("grad."))));
             out_.line(fmt::format(".optimizer_dtype = DType::{},", name_of(state_dtype(""))));
@@ -231,7 +242,7 @@ class SpecPrinter {
     void parameter(const ModelParameter& p, std::size_t m) {
         const ArgInfo& info = *p.info;
         const Type& type = p.type;
-        std::string aliases = "{}";
+        std::string aliases;
         if (m < info.aliases.size() && !info.aliases[m].empty()) {
             aliases = fmt::format("ALIASES_{}", alias_count_++);
             aliases_ +=
@@ -240,12 +251,16 @@ class SpecPrinter {
         const auto member = static_cast<std::int64_t>(m);
         const std::int64_t offset = p.offset + (p.unit_each ? 0 : member * p.stride);
         const std::int64_t unit = p.unit < 0 ? -1 : p.unit + (p.unit_each ? member : 0);
+        // Fields that are as those of most others, at the end, are left out.
+        std::string more;
+        if (unit >= 0) more = fmt::format(", {}", unit);
+        if (!more.empty() || !info.note.empty()) more = ", " + quote(info.note) + more;
+        if (!more.empty() || !aliases.empty()) more = fmt::format(", {}", aliases.empty() ? "{}" : aliases) + more;
+        more_columns_ = more_columns_ || !more.empty();
         parameter_order_.emplace_back(
-            std::pair(unit, offset),
-            fmt::format("{{{}, DType::{}, {}, {}, {}, {}, ParameterSpec::Init::{}, {}, {}{}}},", quote(info.names[m]),
-                        spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(),
-                        info.trainable && is_float(type.dtype), name_of(info.init), aliases, quote(info.note),
-                        unit < 0 ? "" : fmt::format(", {}", unit)));
+            std::pair(unit, offset), fmt::format("{{{}, DType::{}, {}, {}, {}, {}, Init::{}{}}},", quote(info.names[m]),
+                                                 spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(),
+                                                 info.trainable && is_float(type.dtype), name_of(info.init), more));
     }
 
     void input(const ArgInfo& info, const Type& type, const Placement& p) {
@@ -264,9 +279,12 @@ class SpecPrinter {
                                       info.entries, info.ignore_index, quote(info.source), columns));
     }
 
-    void array(const char* type, const char* name, const std::vector<std::string>& lines) {
+    // `columns`: what the fields of a line are.
+    void array(const char* type, const char* name, const std::vector<std::string>& lines,
+               const std::string& columns = {}) {
         if (lines.empty()) return;
         out_.open(fmt::format("constexpr {} {}[] = {{", type, name));
+        if (!columns.empty()) out_.comment(columns);
         for (const std::string& line : lines) out_.line(line);
         out_.close("};");
         out_.blank();
@@ -278,6 +296,7 @@ class SpecPrinter {
     std::map<Dims, std::string> shapes_;
     std::string aliases_;
     int alias_count_ = 0;
+    bool more_columns_ = false;
     std::string columns_;
     int column_count_ = 0;
     std::vector<std::pair<std::pair<std::int64_t, std::int64_t>, std::string>> parameter_order_;  // by unit and offset

@@ -14,59 +14,47 @@ constexpr std::int64_t SHAPE_16_24[] = {16, 24};
 constexpr std::int64_t SHAPE_24_16[] = {24, 16};
 constexpr std::int64_t SHAPE_48_16[] = {48, 16};
 
+using Init = ParameterSpec::Init;
 constexpr ParameterSpec PARAMETERS[] = {
-    {"model.embed_tokens.weight", DType::f32, SHAPE_48_16, 0, 3072, true, ParameterSpec::Init::normal, {}, "", 0},
-    {"model.layers.0.input_layernorm.weight", DType::f32, SHAPE_16, 0, 64, true, ParameterSpec::Init::ones, {}, "", 1},
-    {"model.layers.0.post_attention_layernorm.weight", DType::f32, SHAPE_16, 128, 64, true, ParameterSpec::Init::ones,
-        {}, "", 1},
-    {"model.layers.1.input_layernorm.weight", DType::f32, SHAPE_16, 256, 64, true, ParameterSpec::Init::ones, {}, "",
-        1},
-    {"model.layers.1.post_attention_layernorm.weight", DType::f32, SHAPE_16, 384, 64, true, ParameterSpec::Init::ones,
-        {}, "", 1},
-    {"model.norm.weight", DType::f32, SHAPE_16, 512, 64, true, ParameterSpec::Init::ones, {}, "", 1},
-    {"model.layers.0.self_attn.q_proj.weight", DType::f32, SHAPE_16_16, 0, 1024, true, ParameterSpec::Init::normal, {},
-        "", 2},
-    {"model.layers.0.self_attn.k_proj.weight", DType::f32, SHAPE_8_16, 1024, 512, true, ParameterSpec::Init::normal, {},
-        "", 2},
-    {"model.layers.0.self_attn.v_proj.weight", DType::f32, SHAPE_8_16, 1536, 512, true, ParameterSpec::Init::normal, {},
-        "", 2},
-    {"model.layers.0.self_attn.o_proj.weight", DType::f32, SHAPE_16_16, 2048, 1024, true, ParameterSpec::Init::normal,
-        {}, "", 2},
-    {"model.layers.0.mlp.gate_proj.weight", DType::f32, SHAPE_24_16, 3072, 1536, true, ParameterSpec::Init::normal, {},
-        "", 2},
-    {"model.layers.0.mlp.up_proj.weight", DType::f32, SHAPE_24_16, 4608, 1536, true, ParameterSpec::Init::normal, {},
-        "", 2},
-    {"model.layers.0.mlp.down_proj.weight", DType::f32, SHAPE_16_24, 6144, 1536, true, ParameterSpec::Init::normal, {},
-        "", 2},
-    {"model.layers.1.self_attn.q_proj.weight", DType::f32, SHAPE_16_16, 0, 1024, true, ParameterSpec::Init::normal, {},
-        "", 3},
-    {"model.layers.1.self_attn.k_proj.weight", DType::f32, SHAPE_8_16, 1024, 512, true, ParameterSpec::Init::normal, {},
-        "", 3},
-    {"model.layers.1.self_attn.v_proj.weight", DType::f32, SHAPE_8_16, 1536, 512, true, ParameterSpec::Init::normal, {},
-        "", 3},
-    {"model.layers.1.self_attn.o_proj.weight", DType::f32, SHAPE_16_16, 2048, 1024, true, ParameterSpec::Init::normal,
-        {}, "", 3},
-    {"model.layers.1.mlp.gate_proj.weight", DType::f32, SHAPE_24_16, 3072, 1536, true, ParameterSpec::Init::normal, {},
-        "", 3},
-    {"model.layers.1.mlp.up_proj.weight", DType::f32, SHAPE_24_16, 4608, 1536, true, ParameterSpec::Init::normal, {},
-        "", 3},
-    {"model.layers.1.mlp.down_proj.weight", DType::f32, SHAPE_16_24, 6144, 1536, true, ParameterSpec::Init::normal, {},
-        "", 3},
-    {"lm_head.weight", DType::f32, SHAPE_48_16, 0, 3072, true, ParameterSpec::Init::normal, {}, "", 4},
+    // name, type, shape, offset and bytes in the arena, has a gradient, starts as; aliases, note, unit
+    {"model.embed_tokens.weight", DType::f32, SHAPE_48_16, 0, 3072, true, Init::normal, {}, "", 0},
+    {"model.layers.0.input_layernorm.weight", DType::f32, SHAPE_16, 0, 64, true, Init::ones, {}, "", 1},
+    {"model.layers.0.post_attention_layernorm.weight", DType::f32, SHAPE_16, 128, 64, true, Init::ones, {}, "", 1},
+    {"model.layers.1.input_layernorm.weight", DType::f32, SHAPE_16, 256, 64, true, Init::ones, {}, "", 1},
+    {"model.layers.1.post_attention_layernorm.weight", DType::f32, SHAPE_16, 384, 64, true, Init::ones, {}, "", 1},
+    {"model.norm.weight", DType::f32, SHAPE_16, 512, 64, true, Init::ones, {}, "", 1},
+    {"model.layers.0.self_attn.q_proj.weight", DType::f32, SHAPE_16_16, 0, 1024, true, Init::normal, {}, "", 2},
+    {"model.layers.0.self_attn.k_proj.weight", DType::f32, SHAPE_8_16, 1024, 512, true, Init::normal, {}, "", 2},
+    {"model.layers.0.self_attn.v_proj.weight", DType::f32, SHAPE_8_16, 1536, 512, true, Init::normal, {}, "", 2},
+    {"model.layers.0.self_attn.o_proj.weight", DType::f32, SHAPE_16_16, 2048, 1024, true, Init::normal, {}, "", 2},
+    {"model.layers.0.mlp.gate_proj.weight", DType::f32, SHAPE_24_16, 3072, 1536, true, Init::normal, {}, "", 2},
+    {"model.layers.0.mlp.up_proj.weight", DType::f32, SHAPE_24_16, 4608, 1536, true, Init::normal, {}, "", 2},
+    {"model.layers.0.mlp.down_proj.weight", DType::f32, SHAPE_16_24, 6144, 1536, true, Init::normal, {}, "", 2},
+    {"model.layers.1.self_attn.q_proj.weight", DType::f32, SHAPE_16_16, 0, 1024, true, Init::normal, {}, "", 3},
+    {"model.layers.1.self_attn.k_proj.weight", DType::f32, SHAPE_8_16, 1024, 512, true, Init::normal, {}, "", 3},
+    {"model.layers.1.self_attn.v_proj.weight", DType::f32, SHAPE_8_16, 1536, 512, true, Init::normal, {}, "", 3},
+    {"model.layers.1.self_attn.o_proj.weight", DType::f32, SHAPE_16_16, 2048, 1024, true, Init::normal, {}, "", 3},
+    {"model.layers.1.mlp.gate_proj.weight", DType::f32, SHAPE_24_16, 3072, 1536, true, Init::normal, {}, "", 3},
+    {"model.layers.1.mlp.up_proj.weight", DType::f32, SHAPE_24_16, 4608, 1536, true, Init::normal, {}, "", 3},
+    {"model.layers.1.mlp.down_proj.weight", DType::f32, SHAPE_16_24, 6144, 1536, true, Init::normal, {}, "", 3},
+    {"lm_head.weight", DType::f32, SHAPE_48_16, 0, 3072, true, Init::normal, {}, "", 4},
 };
 
 constexpr ConstantSpec CONSTANTS[] = {
+    // name, type, shape, offset and bytes in the arena
     {"table_0", DType::f32, SHAPE_1_8_4, 0, 128},
     {"table_128", DType::f32, SHAPE_1_8_4, 128, 128},
     {"table_256", DType::boolean, {}, 256, 1},
 };
 
 constexpr InputSpec INPUTS[] = {
+    // name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), ignored id, default of --map
     {"input_ids", DType::i64, SHAPE_2_8, 0, 128, true, 48, 0, "tokens"},
     {"labels", DType::i64, SHAPE_2_8, 128, 128, true, 48, -100, "next_tokens"},
 };
 
 constexpr UnitSpec UNITS[] = {
+    // name, elements of a shard, its offset in the arena in bytes, type
     {"model.embed_tokens", 384, 0, DType::f32},
     {"norms", 96, 1536, DType::f32},
     {"layers.0", 960, 1920, DType::f32},
@@ -87,6 +75,7 @@ const ProgramSpec PROGRAM = {
     .parameters = PARAMETERS,
     .constants = CONSTANTS,
     .inputs = INPUTS,
+    // parameters, gradients, optimizer, saved, scratch, constants, batch, narrow_copies, gathered, unit_gradients
     .arena_bytes = {11136, 11136, 22272, 18176, 8256, 320, 256, 0, 22272, 22272},
     .batch = 2,
     .tokens = 16,

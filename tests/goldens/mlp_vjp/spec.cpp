@@ -13,21 +13,25 @@ constexpr std::int64_t SHAPE_16[] = {16};
 constexpr std::int64_t SHAPE_16_12[] = {16, 12};
 constexpr std::int64_t SHAPE_16_16[] = {16, 16};
 
+using Init = ParameterSpec::Init;
 constexpr ParameterSpec PARAMETERS[] = {
-    {"net.0.weight", DType::f32, SHAPE_16_12, 0, 768, true, ParameterSpec::Init::normal, {}, ""},
-    {"net.0.bias", DType::f32, SHAPE_16, 768, 64, true, ParameterSpec::Init::zeros, {}, ""},
-    {"net.2.weight", DType::f32, SHAPE_16_16, 832, 1024, true, ParameterSpec::Init::normal, {}, ""},
-    {"net.2.bias", DType::f32, SHAPE_16, 1856, 64, true, ParameterSpec::Init::zeros, {}, ""},
-    {"net.4.weight", DType::f32, SHAPE_5_16, 1920, 320, true, ParameterSpec::Init::normal, {}, ""},
-    {"net.4.bias", DType::f32, SHAPE_5, 2240, 20, true, ParameterSpec::Init::zeros, {}, ""},
+    // name, type, shape, offset and bytes in the arena, has a gradient, starts as
+    {"net.0.weight", DType::f32, SHAPE_16_12, 0, 768, true, Init::normal},
+    {"net.0.bias", DType::f32, SHAPE_16, 768, 64, true, Init::zeros},
+    {"net.2.weight", DType::f32, SHAPE_16_16, 832, 1024, true, Init::normal},
+    {"net.2.bias", DType::f32, SHAPE_16, 1856, 64, true, Init::zeros},
+    {"net.4.weight", DType::f32, SHAPE_5_16, 1920, 320, true, Init::normal},
+    {"net.4.bias", DType::f32, SHAPE_5, 2240, 20, true, Init::zeros},
 };
 
 constexpr InputSpec INPUTS[] = {
+    // name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), ignored id, default of --map
     {"x", DType::f32, SHAPE_4_12, 0, 192, true, -1, 0, ""},
     {"dlogits", DType::f32, SHAPE_4_5, 192, 80, false, -1, 0, "cotangent"},
 };
 
 constexpr OutputSpec OUTPUTS[] = {
+    // name, type, shape, offset and bytes in the arena
     {"logits", DType::f32, SHAPE_4_5, 0, 80},
     {"dx", DType::f32, SHAPE_4_12, 128, 192},
 };

@@ -10,15 +10,18 @@ constexpr std::int64_t SHAPE_6_10[] = {6, 10};
 constexpr std::int64_t SHAPE_10[] = {10};
 constexpr std::int64_t SHAPE_10_6[] = {10, 6};
 
+using Init = ParameterSpec::Init;
 constexpr ParameterSpec PARAMETERS[] = {
-    {"basins.0.period", DType::f32, SHAPE_10, 0, 40, true, ParameterSpec::Init::ones, {}, ""},
-    {"basins.0.level", DType::f32, SHAPE_6_1, 64, 24, true, ParameterSpec::Init::zeros, {}, ""},
-    {"basins.1.period", DType::f32, SHAPE_10, 128, 40, true, ParameterSpec::Init::ones, {}, ""},
-    {"basins.1.level", DType::f32, SHAPE_6_1, 192, 24, true, ParameterSpec::Init::zeros, {}, ""},
-    {"shore.slope", DType::f32, SHAPE_10_6, 256, 240, true, ParameterSpec::Init::normal, {}, ""},
+    // name, type, shape, offset and bytes in the arena, has a gradient, starts as
+    {"basins.0.period", DType::f32, SHAPE_10, 0, 40, true, Init::ones},
+    {"basins.0.level", DType::f32, SHAPE_6_1, 64, 24, true, Init::zeros},
+    {"basins.1.period", DType::f32, SHAPE_10, 128, 40, true, Init::ones},
+    {"basins.1.level", DType::f32, SHAPE_6_1, 192, 24, true, Init::zeros},
+    {"shore.slope", DType::f32, SHAPE_10_6, 256, 240, true, Init::normal},
 };
 
 constexpr InputSpec INPUTS[] = {
+    // name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), ignored id, default of --map
     {"gauge", DType::f32, SHAPE_6_10, 0, 240, true, -1, 0, ""},
 };
 
@@ -30,6 +33,7 @@ const ProgramSpec PROGRAM = {
     .parameters = PARAMETERS,
     .constants = {},
     .inputs = INPUTS,
+    // parameters, gradients, optimizer, saved, scratch, constants, batch
     .arena_bytes = {512, 512, 1024, 0, 3328, 0, 256},
     .batch = 6,
     .tokens = 6,
