@@ -69,21 +69,20 @@ KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) co
     return {called_kernel(fused), std::move(layouts), gradient_flags(*module_, caller, fused)};
 }
 
-KernelSizes KernelTable::sizes_of(const Function& kernel) const {
+KernelSizes kernel_sizes(const Symbols& symbols, const Function& kernel) {
     KernelSizes out;
-    if (symbols_ == nullptr) return out;
-    for (const Symbol& s : symbols_->all()) out.names.push_back(s.name);
+    for (const Symbol& s : symbols.all()) out.names.push_back(s.name);
     const auto dimensions = [&](const std::vector<Value>& values) {
         std::vector<std::vector<SizeFormula>> all(values.size());
         for (std::size_t k = 0; k < values.size(); ++k)
             for (std::size_t d = 0; d < kernel.type(values[k]).dims.size(); ++d)
-                all[k].push_back(symbols_->dimension(kernel, values[k], d));
+                all[k].push_back(symbols.dimension(kernel, values[k], d));
         return all;
     };
     out.inputs = dimensions(kernel.arguments);
     out.outputs = dimensions(kernel.results);
-    out.value = [symbols = symbols_](const SizeFormula& formula) { return symbols->value(formula); };
-    out.elements = [symbols = symbols_, &kernel](bool output, std::size_t k, std::int64_t count) {
+    out.value = [symbols = &symbols](const SizeFormula& formula) { return symbols->value(formula); };
+    out.elements = [symbols = &symbols, &kernel](bool output, std::size_t k, std::int64_t count) {
         return symbols->elements(kernel, output ? kernel.results[k] : kernel.arguments[k], count);
     };
     return out;
@@ -101,7 +100,7 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused, const std
     std::size_t same_name = 0;
     for (const Entry& entry : entries_) same_name += entry.description.name == kernel.name ? 1 : 0;
     // What has only the name of its own is no kernel of its own.
-    KernelSizes sizes = sizes_of(kernel);
+    KernelSizes sizes = symbols_ == nullptr ? KernelSizes{} : kernel_sizes(*symbols_, kernel);
     const PrintedKernel nameless = print_kernel_cpu(without_numbers(description), layouts, {}, sizes);
     const auto [at, is_new] = by_text_.emplace(nameless.definition, entries_.size());
     known_.emplace_back(std::move(key), at->second);
@@ -151,7 +150,8 @@ const std::vector<std::string>& KernelTable::formula(const Function& caller, con
 std::vector<std::string> KernelTable::formula(const Function& caller, const Op& fused,
                                               const std::vector<std::string>& inputs,
                                               const std::vector<std::string>& outputs) const {
-    return kernel_formula(used(caller, fused).description, inputs, outputs);
+    const Entry& entry = used(caller, fused);
+    return kernel_formula(entry.description, inputs, outputs, entry.sizes);
 }
 
 std::vector<PrintedKernel> KernelTable::all(bool naive) const {

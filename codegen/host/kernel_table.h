@@ -14,6 +14,9 @@
 
 namespace thunderc {
 
+// What the program calls the sizes of a kernel's tensors. Both are read as long as these are.
+KernelSizes kernel_sizes(const Symbols& symbols, const Function& kernel);
+
 class KernelTable {
   public:
     // `symbols`: what sizes are called; with none they are numbers.
@@ -53,7 +56,6 @@ class KernelTable {
     const Entry& used(const Function& caller, const Op& fused) const;
     std::size_t find(const Function& caller, const Op& fused, const std::vector<std::string>& inputs,
                      const std::vector<std::string>& outputs);
-    KernelSizes sizes_of(const Function& kernel) const;
     void align(Entry& entry, const Function& caller, const Op& fused) const;
 
     const Module* module_;

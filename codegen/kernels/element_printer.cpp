@@ -119,7 +119,7 @@ UsedNames value_names_taken(const KernelDescription& kernel, const std::vector<s
 
 ElementPrinter::ElementPrinter(const Loops& loops, const std::vector<std::string>& inputs,
                                const std::vector<std::string>& outputs, SourceText& out)
-    : loops_(loops), inputs_(inputs), outputs_(outputs), out_(out) {
+    : loops_(loops), inputs_(inputs), outputs_(outputs), out_(out), composites_(composites_of(loops.nodes)) {
     // All names of loops; sum and max are what reductions are called.
     scope_.taken.add({"row", "rows", "width", "begin", "end", "stream", "c", "i", "n", "partial", "column", "first",
                       "last", "tile", "tiles", "block", "blocks"});
@@ -156,20 +156,38 @@ bool ElementPrinter::used_above(std::size_t k, KernelLevel level) const {
 std::string ElementPrinter::term(std::int64_t step, const std::string& variable, const std::string& base) const {
     if (step == 1) return variable;
     if (variable == "row" && step == loops_.width()) return "row * width";
-    if (const auto names = step_names_.find(base); names != step_names_.end())
-        if (const auto at = names->second->steps.find(step); at != names->second->steps.end())
-            return fmt::format("{} * {}", variable, at->second);
-    return fmt::format("{} * {}", variable, step);
+    return fmt::format("{} * {}", variable, step_name(step, base).value_or(fmt::format("{}", step)));
 }
 
-std::string ElementPrinter::rows_within(std::size_t d) const {
+std::optional<std::string> ElementPrinter::step_name(std::int64_t step, const std::string& base) const {
+    if (const auto names = step_names_.find(base); names != step_names_.end())
+        if (const auto at = names->second->steps.find(step); at != names->second->steps.end()) return at->second;
+    return std::nullopt;
+}
+
+namespace {
+
+// So many in the dimensions behind d, one of which may be left out.
+std::string count_within(std::size_t d, std::size_t but, const Dims& extents, const std::vector<LoopSize>& sizes,
+                         const KernelSizes& names) {
     LoopSize inner{{{1, {}}}, 1};
     std::int64_t number = 1;
-    for (std::size_t e = d + 1; e < row_dims(); ++e) {
-        inner = inner * loops_.row_sizes[e];
-        number *= loops_.rows[e];
+    for (std::size_t e = 0; e < extents.size(); ++e) {
+        if (e == but || (d != ElementPrinter::none && e <= d)) continue;
+        inner = inner * sizes[e];
+        number *= extents[e];
     }
-    return size_factor(inner, number, loops_.sizes);
+    return size_factor(inner, number, names);
+}
+
+}  // namespace
+
+std::string ElementPrinter::rows_within(std::size_t d, std::size_t but) const {
+    return count_within(d, but, loops_.rows, loops_.row_sizes, loops_.sizes);
+}
+
+std::string ElementPrinter::columns_within(std::size_t d) const {
+    return count_within(d, none, loops_.columns, loops_.column_sizes, loops_.sizes);
 }
 
 std::string ElementPrinter::sum_text(const Affine& a, std::size_t begin, std::size_t end, std::int64_t offset,
@@ -179,7 +197,9 @@ std::string ElementPrinter::sum_text(const Affine& a, std::size_t begin, std::si
         if (a.step[d] == 0) continue;
         const std::int64_t size = std::abs(a.step[d]);
         text += text.empty() ? (a.step[d] < 0 ? "-" : "") : (a.step[d] < 0 ? " - " : " + ");
-        text += term(size, variables_[d], base);
+        // A line of the transpose of what the loops run over is as long as they have rows.
+        const bool line = d >= row_dims() && row_dims() == 1 && a.step[0] == 1 && size == loops_.row_count();
+        text += line && !step_name(size, base) ? variables_[d] + " * rows" : term(size, variables_[d], base);
     }
     if (offset != 0 || text.empty()) {
         std::string number = fmt::format("{}", std::abs(offset));
@@ -190,6 +210,16 @@ std::string ElementPrinter::sum_text(const Affine& a, std::size_t begin, std::si
         text += fmt::format(" {} {}", offset < 0 ? '-' : '+', number);
     }
     return text;
+}
+
+// Neighbours in a column of it lie side by side in memory, those in a row of it do not.
+bool ElementPrinter::walks_columns(const Affine& a) const {
+    std::int64_t along = 0, across = 0;
+    for (std::size_t d = 0; d < row_dims(); ++d)
+        if (a.step[d] != 0) across = std::abs(a.step[d]);
+    for (std::size_t d = row_dims(); d < loops_.rank(); ++d)
+        if (a.step[d] != 0) along = std::abs(a.step[d]);
+    return across != 0 && across < along;
 }
 
 std::string ElementPrinter::access(const std::string& base, const Affine& a, const std::string& first) const {
@@ -214,8 +244,15 @@ std::string ElementPrinter::load_text(std::size_t k, const Scope& scope) const {
     const std::string& base = inputs_[node(k).operand];
     if (scope.sum != nullptr)
         if (const auto at = scope.sum->step.find(k); at != scope.sum->step.end())
-            return access(base, loops_.position[k], term(at->second, scope.term, base));
+            return access(base, loops_.position[k], term_of_sum(k, at->second, scope.term));
     return access(base, loops_.position[k]);
+}
+
+std::string ElementPrinter::term_of_sum(std::size_t k, std::int64_t step, const std::string& variable) const {
+    const std::string& base = inputs_[node(k).operand];
+    const bool line = loops_.columns.size() == 1 && loops_.position[k].step.back() == 1 && step == loops_.width();
+    if (!line || step == 1 || step_name(step, base)) return term(step, variable, base);
+    return fmt::format("{} * {}", variable, loops_.pointwise && loops_.rows.empty() ? "n" : "width");
 }
 
 ExpressionText ElementPrinter::index_text(const KernelNode& n) const {
@@ -283,7 +320,9 @@ bool ElementPrinter::is_mean(const KernelNode& n) const {
            count.kind == Kind::literal && count.value == static_cast<double>(loops_.width());
 }
 
-bool ElementPrinter::is_named(const KernelNode& n) {
+bool ElementPrinter::is_named(std::size_t k) const {
+    if (composites_.contains(k)) return true;
+    const KernelNode& n = node(k);
     return n.kind == Kind::apply && n.op != "cast" && !is_named_after_op(n.name);
 }
 
@@ -298,20 +337,34 @@ std::string ElementPrinter::partial_text(std::size_t k) const {
     return fmt::format("partial[{}]", index);
 }
 
+// gate of gate_up_proj; x1 of x where a definition calls it so and nothing else is known.
+std::string ElementPrinter::piece_read(std::size_t load, const std::string& part) const {
+    const std::string& name = loops_.load_names[load];
+    return name == inputs_[node(load).operand] && !part.empty() ? part : name;
+}
+
 std::string ElementPrinter::name_for(std::size_t k, Scope& scope) const {
     const KernelNode& n = node(k);
     const bool single = n.level == KernelLevel::scalar || (n.level == KernelLevel::row && loops_.rows.empty());
     const std::string at = single                        ? "_value"
-                           : n.level == KernelLevel::row ? "_row"
+                           : n.level == KernelLevel::row ? "_of_row"
                            : variables_.back() == "i"    ? "_i"
                                                          : "_c";
     if (is_flag(n)) return scope.taken.unique("overwrite");
-    if (!n.part.empty()) return scope.taken.unique(n.part);
-    if (n.kind == Kind::load) return scope.taken.unique(inputs_[n.operand] + at);
-    // What is stored is an element of the tensor that it is stored in; so is what has the tensor's name, of another
-    // type or computed again.
-    for (const KernelStore& store : loops_.stores)
-        if (store.node == k && store.piece.empty()) return scope.taken.unique(outputs_[store.output] + at);
+    if (n.kind == Kind::load && loops_.load_names[k] == inputs_[n.operand] && n.part.empty())
+        return scope.taken.unique(inputs_[n.operand] + at);
+    if (n.kind == Kind::load) return scope.taken.unique(piece_read(k, n.part));
+    if (!n.part.empty()) return scope.taken.unique(piece_read(n.inputs[0], n.part));
+    // What is stored is an element of the tensor that it is stored in, or of a piece of it; so is what has the tensor's
+    // name, of another type or computed again.
+    for (std::size_t s = 0; s < loops_.stores.size(); ++s) {
+        const KernelStore& store = loops_.stores[s];
+        const bool piece = loops_.store_names[s] != outputs_[store.output];
+        const bool rounded = piece && node(store.node).op == "cast" && node(store.node).inputs[0] == k;
+        if (store.node != k && !rounded) continue;
+        if (piece) return scope.taken.unique(loops_.store_names[s]);
+        if (store.piece.empty()) return scope.taken.unique(outputs_[store.output] + at);
+    }
     std::string wanted = identifier(n.name);
     const auto is_tensor = [&](const std::vector<std::string>& names) {
         return std::find(names.begin(), names.end(), wanted) != names.end();
@@ -397,8 +450,7 @@ void ElementPrinter::define_shared(const std::vector<std::size_t>& roots, Scope&
         const bool root = std::find(roots.begin(), roots.end(), k) != roots.end();
         if (!node(k).part.empty() && !root) define(k, scope);
         if (node(k).kind != Kind::apply || scope.names.count(k) != 0) continue;
-        if (count >= 2 || loops_.short_sums.of(k) != nullptr ||
-            (!root && (is_named(node(k)) || length(k, scope) > longest)))
+        if (count >= 2 || loops_.short_sums.of(k) != nullptr || (!root && (is_named(k) || length(k, scope) > longest)))
             define(k, scope);
     }
 }
@@ -437,7 +489,7 @@ void ElementPrinter::pointer(const std::string& base, const Affine& a, bool cons
     if (!moves(a, 0, row_dims()) || !moves(a, row_dims(), loops_.rank())) return;
     const std::vector<std::int64_t> steps(a.step.begin(), a.step.begin() + static_cast<std::ptrdiff_t>(row_dims()));
     if (row_pointers_.count({base, steps}) != 0) return;
-    const std::string name = scope.taken.unique(base + "_row");
+    const std::string name = scope.taken.unique(base + (walks_columns(a) ? "_column" : "_row"));
     out_.line(fmt::format("{}{}* {} = {} + {};", constant ? "const " : "", scalar_type(dtype), name, base,
                           sum_text(a, 0, row_dims(), 0, base)));
     row_pointers_[{base, steps}] = name;

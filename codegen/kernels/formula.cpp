@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "codegen/kernels/composites.h"
+#include "codegen/kernels/pieces.h"
 #include "codegen/kernels/short_sums.h"
 #include "codegen/text.h"
 #include "compiler/analysis/result_names.h"
@@ -61,120 +64,19 @@ std::string short_number(double value) {
     return rounded.size() < shortest.size() ? rounded : shortest;
 }
 
-// Which piece of an operand a load reads. Operands that are read at several
-// places are told apart by what their pieces are called, gate and up, where
-// each has a name; by x1, x2, ... where not.
-class Pieces {
-  public:
-    void add(std::size_t operand, const AffineIndex& index, const std::string& piece) {
-        std::string& known = seen_[operand][key(index)];
-        // The x1 and x2 of a definition are numbered as pieces of their tensor are.
-        const bool numbered = !piece.empty() && std::isdigit(static_cast<unsigned char>(piece.back())) != 0;
-        if (known.empty() && !numbered) known = piece;
-    }
-    // What is stored there is another tensor as it is, and called as that is.
-    void add_copy(std::size_t operand, const AffineIndex& index, const std::string& name) {
-        seen_[operand][key(index)] = name;
-        copies_.insert({operand, key(index)});
-    }
-    // Some read all of it: what they read is no piece.
-    void add_whole(std::size_t operand) { whole_.insert(operand); }
-    // When all are there. `used`: names that stand for something else.
-    void name_all(const std::vector<std::string>& bases, UsedNames& used) {
-        for (const auto& [operand, pieces] : seen_) {
-            if (pieces.size() < 2 && !whole_.contains(operand)) continue;
-            std::map<std::string, int> count, number;
-            for (const auto& [at, piece] : pieces)
-                if (!copies_.contains({operand, at})) ++count[piece];
-            const std::string& base = bases[operand];
-            const bool named = !count.contains("") && std::none_of(count.begin(), count.end(), [&](const auto& one) {
-                return used.has(one.first) || used.has(one.first + "1");
-            });
-            int place = 0;
-            for (const auto& [at, piece] : pieces) {
-                ++place;
-                std::string& label = labels_[operand][at];
-                if (!named)
-                    label = numbered(base, place);
-                else
-                    label = count[piece] > 1 ? numbered(piece, ++number[piece]) : piece;
-                if (named) used.add(label), listed_[operand] += (place == 1 ? "" : ", ") + label;
-            }
-        }
-    }
-    std::string name(const std::string& base, std::size_t operand, const AffineIndex& index) const {
-        const auto at = labels_.find(operand);
-        return at == labels_.end() ? base : at->second.at(key(index));
-    }
-    // "gate, up", by operand: of those whose pieces have names.
-    const std::map<std::size_t, std::string>& listed() const { return listed_; }
-
-  private:
-    using Offsets = std::vector<std::int64_t>;
-    static Offsets key(const AffineIndex& index) {
-        Offsets offsets;
-        for (const Affine& a : index) offsets.push_back(a.offset);
-        return offsets;
-    }
-    static std::string numbered(const std::string& base, int place) {
-        const bool digit = std::isdigit(static_cast<unsigned char>(base.back())) != 0;
-        return fmt::format("{}{}{}", base, digit ? "_" : "", place);
-    }
-    std::map<std::size_t, std::map<Offsets, std::string>> seen_,
-        labels_;  // by operand and where the piece begins
-    std::map<std::size_t, std::string> listed_;
-    std::set<std::size_t> whole_;
-    std::set<std::pair<std::size_t, Offsets>> copies_;
-};
-
-// Formulas do not speak of the types in which things are stored: casts from and to narrow types are left out.
-KernelDescription without_rounding(KernelDescription kernel) {
-    for (KernelNest& nest : kernel.nests) {
-        std::vector<std::size_t> stands_for(nest.nodes.size());
-        for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
-            KernelNode& node = nest.nodes[k];
-            for (std::size_t& input : node.inputs) input = stands_for[input];
-            for (std::size_t& term : node.terms) term = stands_for[term];
-            const bool rounds = node.kind == KernelNode::Kind::apply && node.op == "cast" &&
-                                (is_narrow(node.dtype) || is_narrow(nest.nodes[node.inputs[0]].dtype));
-            stands_for[k] = rounds ? node.inputs[0] : k;
-        }
-        for (KernelStore& store : nest.stores) store.node = stands_for[store.node];
-    }
-    return kernel;
-}
-
 class Formula {
   public:
-    Formula(KernelDescription kernel, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs)
-        : kernel_(std::move(kernel)), inputs_(inputs), outputs_(outputs) {
+    Formula(const KernelDescription& kernel, const std::vector<std::string>& inputs,
+            const std::vector<std::string>& outputs, const KernelSizes& sizes, const UsedNames& reserved)
+        : kernel_(without_rounding(kernel)),
+          inputs_(inputs),
+          outputs_(outputs),
+          sizes_(sizes),
+          pieces_(kernel, inputs, outputs, reserved) {
         for (KernelNest& nest : kernel_.nests) {
-            std::vector<Affine> position(nest.nodes.size());
-            for (std::size_t k = 0; k < position.size(); ++k) {
-                const KernelNode& node = nest.nodes[k];
-                if (node.kind == KernelNode::Kind::load && !node.index.empty())
-                    position[k] = linear_index(node.index, kernel_.inputs[node.operand].type.dims);
-            }
-            sums_[&nest] = roll_short_sums(nest.nodes, position, nest.stores);
-            for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
-                const KernelNode& node = nest.nodes[k];
-                if (node.kind != KernelNode::Kind::load) continue;
-                if (reads_whole(nest, k))
-                    loads_.add_whole(node.operand);
-                else
-                    loads_.add(node.operand, node.index, node.piece);
-            }
-            for (const KernelStore& store : nest.stores) {
-                if (nest.nodes[store.node].kind == KernelNode::Kind::load && reads_whole(nest, store.node))
-                    stores_.add_copy(store.output, store.index, inputs[nest.nodes[store.node].operand]);
-                else
-                    stores_.add(store.output, store.index, store.piece);
-            }
+            sums_[&nest] = roll_nest(nest, kernel_);
+            composites_[&nest] = composites_of(nest.nodes);
         }
-        used_.add(inputs);
-        used_.add(outputs);
-        loads_.name_all(inputs, used_);
-        stores_.name_all(outputs, used_);
     }
 
     std::vector<std::string> equations() {
@@ -182,23 +84,23 @@ class Formula {
         for (const KernelNest& nest : kernel_.nests) {
             nest_ = &nest;
             named_.clear();
-            UsedNames used = used_;
+            UsedNames used = pieces_.used();
             // What an output holds is called by its name in the others.
             std::map<std::size_t, std::string> own;
             for (const KernelStore& store : nest.stores) {
                 const KernelNode& stored = nest.nodes[store.node];
                 const bool computed = stored.kind == KernelNode::Kind::apply || stored.kind == KernelNode::Kind::reduce;
                 if (computed && !own.contains(store.node)) {
-                    own[store.node] = stores_.name(outputs_[store.output], store.output, store.index);
+                    own[store.node] = stored_name(store);
                 }
             }
             // Long expressions, and those that have a name in their definition, are written once where they are used
             // more than once.
             std::vector<int> uses(nest.nodes.size(), 0), size(nest.nodes.size(), 1);
+            const std::vector<bool> written = nodes_written();
             for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
-                const ShortSum* sum = sums_[&nest].of(k);
-                for (std::size_t input : sum != nullptr ? std::vector{sum->body} : nest.nodes[k].inputs) {
-                    ++uses[input];
+                for (std::size_t input : operands_of(k)) {
+                    if (written[k]) ++uses[input];
                     size[k] = std::min(size[k] + size[input], 1000);  // a graph may double it again and again
                 }
             }
@@ -220,7 +122,7 @@ class Formula {
             }
             std::set<std::string> used_own;
             for (const KernelStore& store : nest.stores) {
-                const std::string name = stores_.name(outputs_[store.output], store.output, store.index);
+                const std::string name = stored_name(store);
                 if (own.contains(store.node) && own[store.node] == name) {
                     named_.erase(store.node);
                     const auto gradient = accumulated(store.node);
@@ -235,9 +137,9 @@ class Formula {
                 if (std::find(out.begin(), out.end(), "where " + definition) == out.end())
                     out.push_back("where " + definition);
         }
-        for (const auto& [operand, pieces] : loads_.listed())
+        for (const auto& [operand, pieces] : pieces_.listed_inputs())
             out.push_back(fmt::format("where {} = {}", pieces, inputs_[operand]));
-        for (const auto& [output, pieces] : stores_.listed())
+        for (const auto& [output, pieces] : pieces_.listed_outputs())
             out.push_back(fmt::format("where {} = {}", outputs_[output], pieces));
         return out;
     }
@@ -252,24 +154,25 @@ class Formula {
                 return {short_number(node.value), node.value < 0 ? 3 : 4};
             case KernelNode::Kind::index: return {"index", 4};
             case KernelNode::Kind::load: {
-                const std::string& base = inputs_[node.operand];
                 if (kernel_.inputs[node.operand].is_flag) return {"overwrite", 4};
-                return {reads_whole(*nest_, k) ? base : loads_.name(base, node.operand, node.index), 4};
+                const ShortSums& sums = sums_.at(nest_);
+                const std::int64_t terms = sums.is_inside(k) ? sums.of(sums.inside[k])->count : 1;
+                return {turned(pieces_.load(node, nest_->extents, terms), node.index, along_terms(k)), 4};
             }
             case KernelNode::Kind::reduce: {
-                const bool over_rows = node.over != KernelNode::Over::columns;
-                return {fmt::format("{}({})", over_rows ? node.op + " over rows" : node.op,
-                                    expression(node.inputs[0]).text),
-                        4};
+                return {fmt::format("{}{}({})", node.op, reduced_axes(node.over), expression(node.inputs[0]).text), 4};
             }
             case KernelNode::Kind::apply: break;
         }
         if (const ShortSum* sum = sums_[nest_].of(k)) {
-            const std::string over = sum->axes.front() == 0 ? "rows" : fmt::format("axis {}", sum->axes.front());
-            return {fmt::format("{} over {}({})", node.op == "add" ? "sum" : "max", over, expression(sum->body).text),
+            return {fmt::format("{}{}({})", node.op == "add" ? "sum" : "max", reduced_axes(*sum),
+                                expression(sum->body).text),
                     4};
         }
-        if (auto mean = mean_of(node)) return {fmt::format("mean({})", expression(*mean).text), 4};
+        if (const auto composite = composites_[nest_].find(k); composite != composites_[nest_].end())
+            return {fmt::format("{}({})", composite->second.name, expression(composite->second.argument).text), 4};
+        if (auto mean = mean_of(node))
+            return {fmt::format("mean{}({})", reduced_axes(KernelNode::Over::columns), expression(*mean).text), 4};
         if (node.op == "mul" && node.inputs[0] == node.inputs[1]) {
             const ExpressionText base = expression(node.inputs[0]);
             return {(base.precedence < 4 ? "(" + base.text + ")" : base.text) + "^2", 4};
@@ -280,12 +183,122 @@ class Formula {
         return {fill_template(rule.formula, rule.precedence, operands, name_of(node.dtype)), rule.precedence};
     }
 
-    // Whether the loops together read every element of the operand.
-    bool reads_whole(const KernelNest& nest, std::size_t k) const {
-        const KernelNode& node = nest.nodes[k];
-        const ShortSums& sums = sums_.at(&nest);
-        const std::int64_t terms = sums.is_inside(k) ? sums.of(sums.inside[k])->count : 1;
-        return footprint(node.index, nest.extents) * terms == kernel_.inputs[node.operand].type.elements();
+    std::string stored_name(const KernelStore& store) const { return turned(pieces_.store(store), store.index); }
+
+    // "_C", "_{B,T}": the axes along which a sum goes, "" where it is of all there is.
+    std::string reduced_axes(KernelNode::Over over) const {
+        const std::vector<LoopSize> by_dim = sizes_of(*nest_, kernel_, sizes_);
+        const auto whole = [&](std::size_t begin, std::size_t end) {
+            LoopSize size{{{1, {}}}, 1};
+            for (std::size_t d = begin; d < end; ++d) size = size * by_dim[d];
+            return size;
+        };
+        const std::size_t row_dims = nest_->row_dims;
+        const LoopSize rows = whole(0, row_dims), columns = whole(row_dims, by_dim.size());
+        const bool along = over == KernelNode::Over::columns;
+        if (over == KernelNode::Over::both || (along ? nest_->rows() : nest_->columns()) == 1) return "";
+        // T by T: nobody would know which.
+        const std::set<std::string> reduced = names_in(along ? columns : rows), kept = names_in(along ? rows : columns);
+        const bool clear =
+            std::none_of(reduced.begin(), reduced.end(), [&](const auto& n) { return kept.contains(n); });
+        const std::string name =
+            clear ? axis_name(along ? columns : rows, along ? nest_->columns() : nest_->rows()) : "";
+        return subscript(!name.empty() ? name : along ? "columns" : "rows");
+    }
+
+    static std::set<std::string> names_in(const LoopSize& size) {
+        std::set<std::string> names;
+        for (const SizeTerm& term : size.formula) names.insert(term.names.begin(), term.names.end());
+        return names;
+    }
+
+    // Of a sum of a handful: what the dimension is called that its terms stand along.
+    std::string reduced_axes(const ShortSum& sum) const {
+        for (const auto& [load, step] : sum.step) {
+            const KernelNode& node = nest_->nodes[load];
+            const Dims& dims = kernel_.inputs[node.operand].type.dims;
+            const Dims strides = dense_strides(dims);
+            for (std::size_t d = 0; d < dims.size(); ++d) {
+                if (dims[d] != sum.count || strides[d] != step || sizes_.inputs.empty()) continue;
+                const std::string name = axis_name({sizes_.inputs[node.operand][d], 1}, dims[d]);
+                if (!name.empty()) return subscript(name);
+            }
+        }
+        return sum.axes.front() == 0 ? "_rows" : fmt::format("_{{axis {}}}", sum.axes.front());
+    }
+
+    // "" where it has none.
+    std::string axis_name(const LoopSize& size, std::int64_t extent) const {
+        if (!is_symbolic(size.formula)) return {};
+        const std::string text = size_text(size, extent, sizes_);
+        if (text == fmt::format("{}", extent)) return {};
+        // What runs over several at once.
+        if (size.divisor == 1 && size.formula.size() == 1 && size.formula[0].factor == 1)
+            return fmt::format("{}", fmt::join(size.formula[0].names, ","));
+        return text;
+    }
+
+    static std::string subscript(const std::string& axes) {
+        const bool word = std::all_of(axes.begin(), axes.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+        return word ? "_" + axes : "_{" + axes + "}";
+    }
+
+    // Of a load in the loop of a short sum: the dimension that its terms stand along, and where that is among the loops
+    // of the nest, which are over the dimensions of the result.
+    struct TermAxis {
+        std::size_t dim = 0;
+        double place = 0;
+    };
+    std::optional<TermAxis> along_terms(std::size_t load) const {
+        const ShortSums& sums = sums_.at(nest_);
+        if (!sums.is_inside(load)) return std::nullopt;
+        const ShortSum& sum = *sums.of(sums.inside[load]);
+        const auto at = sum.step.find(load);
+        if (at == sum.step.end()) return std::nullopt;
+        const Dims& dims = kernel_.inputs[nest_->nodes[load].operand].type.dims;
+        const Dims strides = dense_strides(dims);
+        for (std::size_t d = 0; d < dims.size(); ++d)
+            if (dims[d] > 1 && strides[d] <= std::abs(at->second) && at->second % strides[d] == 0)
+                return TermAxis{d, static_cast<double>(sum.axes.front()) - 0.5};
+        return std::nullopt;
+    }
+
+    // A tensor whose dimensions the loops go through in another order is transposed; of more than two, the axes are
+    // those of numpy's transpose.
+    std::string turned(const std::string& name, const AffineIndex& index,
+                       const std::optional<TermAxis>& terms = std::nullopt) const {
+        std::vector<std::pair<double, std::size_t>> order;  // the first loop that moves along each, and which
+        for (std::size_t d = 0; d < index.size(); ++d) {
+            std::optional<double> place;
+            if (terms && terms->dim == d) place = terms->place;
+            for (std::size_t s = 0; s < index[d].step.size() && !place; ++s)
+                if (index[d].step[s] != 0 && nest_->extents[s] > 1) place = static_cast<double>(s);
+            if (place) order.emplace_back(*place, d);
+        }
+        if (std::is_sorted(order.begin(), order.end())) return name;
+        if (order.size() == 2) return name + "ᵀ";
+        std::sort(order.begin(), order.end());
+        std::string axes;
+        for (const auto& [place, d] : order) axes += fmt::format(", {}", d);
+        return fmt::format("transpose({}{})", name, axes);
+    }
+
+    // What stands in the text of a node.
+    std::vector<std::size_t> operands_of(std::size_t k) const {
+        if (const ShortSum* sum = sums_.at(nest_).of(k)) return {sum->body};
+        const auto composite = composites_.at(nest_).find(k);
+        return composite == composites_.at(nest_).end() ? nest_->nodes[k].inputs
+                                                        : std::vector{composite->second.argument};
+    }
+
+    // By node: whether it is a part of what is stored, and not of a composite that has a name for all of it.
+    std::vector<bool> nodes_written() const {
+        std::vector<bool> written(nest_->nodes.size(), false);
+        for (const KernelStore& store : nest_->stores) written[store.node] = true;
+        for (std::size_t k = written.size(); k-- > 0;)
+            if (written[k])
+                for (std::size_t input : operands_of(k)) written[input] = true;
+        return written;
     }
 
     // The gradient of this micro-step, where the node is first ? gradient : before + gradient.
@@ -315,19 +328,21 @@ class Formula {
 
     KernelDescription kernel_;
     std::map<const KernelNest*, ShortSums> sums_;
+    std::map<const KernelNest*, std::map<std::size_t, Composite>> composites_;
     const std::vector<std::string>& inputs_;
     const std::vector<std::string>& outputs_;
     const KernelNest* nest_ = nullptr;
-    Pieces loads_, stores_;
-    UsedNames used_;
+    const KernelSizes& sizes_;
+    PieceNames pieces_;
     std::map<std::size_t, std::string> named_;
 };
 
 }  // namespace
 
 std::vector<std::string> kernel_formula(const KernelDescription& kernel, const std::vector<std::string>& input_names,
-                                        const std::vector<std::string>& output_names) {
-    return Formula(without_rounding(kernel), input_names, output_names).equations();
+                                        const std::vector<std::string>& output_names, const KernelSizes& sizes,
+                                        const UsedNames& reserved) {
+    return Formula(kernel, input_names, output_names, sizes, reserved).equations();
 }
 
 }  // namespace thunderc

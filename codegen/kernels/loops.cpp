@@ -54,7 +54,7 @@ std::string Loops::width_text() const {
 }
 
 Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const KernelLayouts& layouts,
-               const KernelSizes& sizes, bool double_sums) {
+               const PieceNames& pieces, const KernelSizes& sizes, bool double_sums) {
     Loops loops;
     loops.sizes = sizes;
     loops.double_sums = double_sums;
@@ -79,6 +79,14 @@ Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const Ke
             memory_position(store.index, kernel.outputs[store.output].type.dims, strides, extents.size()));
     }
     loops.short_sums = roll_short_sums(loops.nodes, loops.position, loops.stores, double_sums);
+    loops.load_names.resize(loops.nodes.size());
+    for (std::size_t k = 0; k < loops.nodes.size(); ++k) {
+        if (loops.nodes[k].kind != Kind::load) continue;
+        const ShortSums& sums = loops.short_sums;
+        const std::int64_t terms = sums.is_inside(k) ? sums.of(sums.inside[k])->count : 1;
+        loops.load_names[k] = pieces.load(loops.nodes[k], nest.extents, terms);
+    }
+    for (const KernelStore& store : loops.stores) loops.store_names.push_back(pieces.store(store));
 
     auto each_step = [&](auto&& visit) {
         for (std::size_t k = 0; k < loops.nodes.size(); ++k) {

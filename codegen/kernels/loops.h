@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/kernels/pieces.h"
 #include "codegen/kernels/short_sums.h"
 #include "codegen/kernels/sizes.h"
 #include "codegen/kernels/text.h"
@@ -25,6 +26,7 @@ struct Loops {
     std::vector<LoopSize> row_sizes = {}, column_sizes = {};     // what the extents are called
     std::vector<StepNames> input_steps = {}, output_steps = {};  // by operand: numbers in addresses; empty: as they are
     KernelSizes sizes = {};
+    std::vector<std::string> load_names = {}, store_names = {};  // by node and store: the operand's, or its piece's
     bool double_sums = false;  // sums of floats are double until they have all their terms
 
     std::int64_t row_count() const { return element_count(rows); }
@@ -37,7 +39,7 @@ struct Loops {
 
 // `double_sums`: of a naive program.
 Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const KernelLayouts& layouts,
-               const KernelSizes& sizes = {}, bool double_sums = false);
+               const PieceNames& pieces, const KernelSizes& sizes = {}, bool double_sums = false);
 
 // By node: whether it is needed before all rows are done.
 std::vector<bool> used_within_rows(const Loops& loops);

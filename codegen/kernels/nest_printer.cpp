@@ -109,7 +109,7 @@ std::optional<std::size_t> NestPrinter::tiled_dimension() const {
 }
 
 void NestPrinter::print_tiles(std::size_t dim) {
-    for (std::size_t d = 0; d < row_dims(); ++d) variables_[d] = fmt::format("i{}", d);
+    if (variables_.front() == "row") variables_.front() = "i0";
     out_.line("// in tiles, so that what is read across stays in L1 until it is used up");
     out_.line(fmt::format("constexpr std::int64_t tile = 32, rows = {}, width = {};",
                           size_text(loops_.row_sizes[dim], loops_.rows[dim], loops_.sizes), loops_.width_text()));
@@ -118,16 +118,16 @@ void NestPrinter::print_tiles(std::size_t dim) {
     out_.line("constexpr std::int64_t tiles = (rows + tile - 1) / tile;");
     define_scalars();
     out_.open(fmt::format("parallel_rows({}tiles, tile * width, [&](std::int64_t begin, std::int64_t end) {{",
-                          others == 1 ? "" : fmt::format("{} * ", others)));
+                          others == 1 ? "" : rows_within(none, dim) + " * "));
     out_.open("for (std::int64_t block = begin; block < end; ++block) {");
     std::string rest = others == 1 ? "block" : "block % tiles";
     out_.line(fmt::format("const std::int64_t first = {} * tile, last = std::min(first + tile, rows);", rest));
     std::int64_t inner = 1;
     for (std::size_t d = row_dims(); d-- > 0;) {
         if (d == dim) continue;
-        std::string text = inner == 1 ? "block / tiles" : fmt::format("block / tiles / {}", inner);
+        std::string text = "block / tiles" + (inner == 1 ? "" : " / " + rows_within(d, dim));
         inner *= loops_.rows[d];
-        if (inner < others) text += fmt::format(" % {}", loops_.rows[d]);
+        if (inner < others) text += " % " + size_factor(loops_.row_sizes[d], loops_.rows[d], loops_.sizes);
         out_.line(fmt::format("const std::int64_t {} = {};", variables_[d], text));
     }
     out_.open("for (std::int64_t c_first = 0; c_first < width; c_first += tile) {");
@@ -303,13 +303,13 @@ void NestPrinter::print_finish(const std::vector<RowSum>& all, std::size_t colum
             if (loops_.columns.size() == 1 && s == 0) {
                 variables_.back() = "column";
             } else {
-                std::int64_t inner = 1;
                 for (std::size_t d = loops_.columns.size(); d-- > 0;) {
-                    std::string text = s == 0 || inner == 1 ? flat : "(" + flat + ")";
-                    if (inner > 1) text += fmt::format(" / {}", inner);
+                    const bool last = d + 1 == loops_.columns.size();
+                    std::string text = s == 0 || last ? flat : "(" + flat + ")";
+                    if (!last) text += " / " + columns_within(d);
                     if (d > 0)
-                        text = fmt::format("{} % {}", s > 0 && inner == 1 ? "(" + text + ")" : text, loops_.columns[d]);
-                    inner *= loops_.columns[d];
+                        text = fmt::format("{} % {}", s > 0 && last ? "(" + text + ")" : text,
+                                           size_factor(loops_.column_sizes[d], loops_.columns[d], loops_.sizes));
                     out_.line(fmt::format("const std::int64_t {} = {};", variables_[row_dims() + d], text));
                 }
             }

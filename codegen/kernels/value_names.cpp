@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/kernels/composites.h"
+#include "codegen/text.h"
 #include "compiler/analysis/result_names.h"
 
 namespace thunderc {
@@ -63,9 +65,11 @@ class Meanings {
 };
 
 // What a node is called that nobody named is what its op gives.
-std::string wanted_name(const KernelNode& node) {
+std::string wanted_name(const KernelNode& node, const std::map<std::size_t, Composite>& composites, std::size_t k) {
     const bool joins = node.kind == Kind::reduce || !node.terms.empty();
     if (joins && is_named_after_op(node.name)) return node.op == "max" ? "largest" : "sum";
+    if (const auto at = composites.find(k); at != composites.end() && is_named_after_op(node.name))
+        if (identifier(at->second.name) == at->second.name) return at->second.name;  // silu, not silu'
     return node.name.empty() ? noun_of_result(node.op) : node.name;
 }
 
@@ -74,7 +78,11 @@ enum class Chance : std::uint8_t { none, least, unlikely, likely };
 
 struct NestNames {
     NestNames(const KernelNest& nest, std::vector<std::size_t> means, UsedNames used)
-        : meaning(std::move(means)), chance(nest.nodes.size(), Chance::none), piece(nest.nodes.size()), pieces(used) {
+        : meaning(std::move(means)),
+          composites(composites_of(nest.nodes)),
+          chance(nest.nodes.size(), Chance::none),
+          piece(nest.nodes.size()),
+          pieces(used) {
         std::vector<int> uses(nest.nodes.size(), 0);
         std::vector<bool> whole(nest.nodes.size());
         for (const KernelNode& node : nest.nodes)
@@ -100,6 +108,7 @@ struct NestNames {
     }
 
     std::vector<std::size_t> meaning;
+    std::map<std::size_t, Composite> composites;
     std::vector<Chance> chance;
     std::vector<bool> piece;
     UsedNames pieces;
@@ -127,7 +136,7 @@ KernelDescription with_value_names(KernelDescription kernel, const KernelParamet
             for (std::size_t k = 0; k < names.chance.size(); ++k) {
                 KernelNode& node = kernel.nests[n].nodes[k];
                 if (names.chance[k] != chance) continue;
-                const std::string wanted = wanted_name(node);
+                const std::string wanted = wanted_name(node, names.composites, k);
                 if (names.piece[k]) {  // y1 of each nest
                     node.name = names.pieces.unique(wanted);
                     continue;

@@ -67,7 +67,8 @@ bool takes_flag(const KernelTable& kernels) {
 }
 
 constexpr const char* formula_pieces =
-    "// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, or overwrites as the Gradient says.\n";
+    "// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is "
+    "the\n// slope of silu. \"dw +=\" adds to dw_before, or overwrites as the Gradient says.\n";
 
 std::string print_kernels_header(const KernelTable& kernels) {
     SourceText out;
@@ -104,15 +105,16 @@ std::string print_kernels_cpu(const KernelTable& kernels, bool naive) {
     return out + kernels_cpu_epilogue();
 }
 
-std::string print_kernels_cuda(const std::vector<PrintedCudaKernel>& kernels, const EmitOptions& options) {
+std::string print_kernels_cuda(const std::vector<PrintedCudaKernel>& kernels, const Symbols& sizes,
+                               const EmitOptions& options) {
     std::string out = fmt::format(
         "// kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums "
         "have\n"
         "// fixed trees and there are no atomics: the same bits in every run. Grids are cut for {}.\n",
         options.architectures.front());
-    out += formula_pieces + kernels_cuda_prologue();
+    out += formula_pieces + kernels_cuda_prologue(sizes.all());
     for (const PrintedCudaKernel& kernel : kernels) out += "\n" + kernel.device;
-    return out;
+    return out + kernels_cuda_epilogue();
 }
 
 std::string print_launchers_cuda(const std::vector<PrintedCudaKernel>& kernels) {
@@ -141,7 +143,7 @@ std::vector<OutputFile> print_model(const Module& planned, const EmitOptions& op
         {folder + "kernels_cpu.cpp", print_kernels_cpu(kernels, gives_naive_program(options.compile.executors))});
     if (options.cuda) {
         const std::vector<PrintedCudaKernel> cuda = kernels.all_cuda(cuda_tuning(options.architectures.front()));
-        files.push_back({folder + "kernels_cuda.cuh", print_kernels_cuda(cuda, options)});
+        files.push_back({folder + "kernels_cuda.cuh", print_kernels_cuda(cuda, layout.symbols(), options)});
         files.push_back({folder + "kernels_cuda.cu", print_launchers_cuda(cuda)});
     }
     return files;

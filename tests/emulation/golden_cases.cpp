@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <random>
 #include <string>
 
+#include "codegen/host/kernel_table.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/builder.h"
@@ -106,9 +108,18 @@ std::vector<KernelCase> golden_cases() {
         options.dtype = golden.dtype;
         if (std::string(golden.graph).find(".logits.") != std::string::npos) options.loss = "cross-entropy";
         std::vector<PassRun> runs;
-        const Module module =
-            run_passes(import_model(std::string(FIXTURES) + "/" + golden.graph, options), pipeline(options), runs);
-        for (KernelCase& c : kernels_of_program(golden.name, module, cases.size() + 1)) cases.push_back(std::move(c));
+        struct Program {
+            Module module;
+            Symbols symbols{module};
+        };
+        const auto program = std::make_shared<const Program>(
+            run_passes(import_model(std::string(FIXTURES) + "/" + golden.graph, options), pipeline(options), runs));
+        for (KernelCase& c : kernels_of_program(golden.name, program->module, cases.size() + 1)) {
+            c.symbols = program->symbols.all();
+            c.sizes = kernel_sizes(program->symbols, *program->module.find(c.module.functions.back().name));
+            c.program = program;
+            cases.push_back(std::move(c));
+        }
     }
     return cases;
 }

@@ -16,7 +16,7 @@ Tensor kernel_numbers(const Type& type, std::mt19937_64& engine, double low);
 // One case for each kernel function of a program: main calls it with its own operands, which are random.
 std::vector<KernelCase> kernels_of_program(const std::string& name, const Module& module, std::uint64_t seed = 1);
 
-// One case for each kernel function: main calls it with its own operands, which are random.
+// The same, with the names that their sizes have in the programs.
 std::vector<KernelCase> golden_cases();
 
 }  // namespace thunderc::testing

@@ -30,6 +30,13 @@ std::string list(const std::string& device, const std::string& variant, const Ke
         device, variant, c.name, kernel.name, arguments);
 }
 
+// As sizes.h has them, and kernels_cuda.cuh.
+std::string sizes(const KernelCase& c, const std::string& type) {
+    std::string text;
+    for (const Symbol& s : c.symbols) text += fmt::format("inline constexpr {} {} = {};\n", type, s.name, s.value);
+    return text;
+}
+
 void print(std::ostream& file, const KernelCase& c, bool cpu) {
     const Module module = kernels_of(c);
     for (const Variant& variant : variants(c)) {
@@ -39,19 +46,19 @@ void print(std::ostream& file, const KernelCase& c, bool cpu) {
             KernelDescription description = describe_kernel(function);
             for (KernelOperand& operand : description.inputs) operand.is_flag = operand.name == "first_micro_step";
             const KernelLayouts layouts = layouts_of(variant, description);
-            const PrintedKernel cpu = print_kernel_cpu(description, layouts);
+            const PrintedKernel cpu = print_kernel_cpu(description, layouts, {}, c.sizes);
             const PrintedCudaKernel kernel = print_kernel_cuda(description, layouts, alignment_of(variant, description),
-                                                               {variant.multiprocessors}, "a test's ops");
+                                                               {variant.multiprocessors}, "a test's ops", c.sizes);
             gpu_text += kernel.device + cpu.declaration + kernel.launcher + "\n";
             gpu_table += list("gpu", variant.name, c, cpu);
             cpu_text += cpu.declaration + cpu.definition + "\n";
             cpu_table += list("cpu", variant.name, c, cpu);
         }
-        file << fmt::format("namespace gpu_{}_{} {{\n\n{}{}\n}}  // namespace\n\n", variant.name, c.name, gpu_text,
-                            gpu_table);
+        file << fmt::format("namespace gpu_{}_{} {{\n\n{}{}{}\n}}  // namespace\n\n", variant.name, c.name,
+                            sizes(c, "int"), gpu_text, gpu_table);
         if (cpu)
-            file << fmt::format("namespace cpu_{}_{} {{\n\n{}{}\n}}  // namespace\n\n", variant.name, c.name, cpu_text,
-                                cpu_table);
+            file << fmt::format("namespace cpu_{}_{} {{\n\n{}{}{}\n}}  // namespace\n\n", variant.name, c.name,
+                                sizes(c, "std::int64_t"), cpu_text, cpu_table);
     }
 }
 

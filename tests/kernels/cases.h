@@ -3,10 +3,13 @@
 // op.
 #pragma once
 
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "codegen/kernels/sizes.h"
+#include "codegen/symbols.h"
 #include "compiler/ir/module.h"
 #include "compiler/ir/tensor.h"
 
@@ -19,6 +22,10 @@ struct KernelCase {
     double tolerance = 2e-6;  // relative to the greatest magnitude of the result (or 1); see kernels_test.cpp
     bool fuse = true;
     bool strided = false;  // its kernels are printed for padded operands as well
+    // Of a program's kernel: what its sizes are called there, and what that knows it from.
+    KernelSizes sizes = {};
+    std::vector<Symbol> symbols = {};
+    std::shared_ptr<const void> program = nullptr;
 };
 
 inline void PrintTo(const KernelCase& c, std::ostream* out) {

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "codegen/kernels/formula.h"
 #include "codegen/kernels/loops.h"
 #include "codegen/kernels/nest_printer.h"
@@ -18,24 +16,22 @@ PrintedKernel print_kernel_cpu(const KernelDescription& unnamed, const KernelLay
                                const std::string& replaces, const KernelSizes& sizes, bool naive) {
     PrintedKernel printed;
     printed.name = unnamed.name;
-    const KernelParameters parameters = kernel_parameters(unnamed, kernel_names(unnamed, sizes.names));
+    const UsedNames reserved = kernel_names(unnamed, sizes.names);
+    const KernelParameters parameters = kernel_parameters(unnamed, reserved);
     const KernelDescription kernel = with_value_names(unnamed, parameters, value_names_taken(unnamed, sizes.names));
     const std::vector<std::string>&inputs = parameters.inputs, &outputs = parameters.outputs;
     printed.arguments = parameters.arguments;
     const std::string head = fmt::format("void {}({}", kernel.name, fmt::join(parameters.declarations, ", "));
-    printed.formula = kernel_formula(kernel, inputs, outputs);
+    printed.formula = kernel_formula(kernel, inputs, outputs, sizes, reserved);
+    const PieceNames pieces(kernel, inputs, outputs, reserved);
 
     SourceText body;
     body.indent();
     for (const KernelNest& nest : kernel.nests) {
-        Loops loops = loops_of(kernel, nest, layouts, sizes, naive);
+        Loops loops = loops_of(kernel, nest, layouts, pieces, sizes, naive);
         if (kernel.nests.size() > 1) {
             body.open("{");
-            std::vector<std::string> stored;
-            for (const KernelStore& store : nest.stores)
-                if (std::find(stored.begin(), stored.end(), outputs[store.output]) == stored.end())
-                    stored.push_back(outputs[store.output]);
-            body.comment(fmt::format("{}", fmt::join(stored, ", ")));
+            body.comment(pieces.stored(nest));
         }
         NestPrinter printer(loops, inputs, outputs, body);
         printer.print();

@@ -83,7 +83,7 @@ CudaStage CudaNestPrinter::columns() {
         out_.line(fmt::format("for (int w = 1; w < {}; ++w) {} += {}[w * {} + p];", warps, sum, names[s], lanes));
         const std::string offset = s == 0 ? "" : s == 1 ? " + width" : fmt::format(" + {} * width", s);
         const std::string target = fmt::format(
-            "partials[{}{}{}]", chunks > 1 ? part + fmt::format(" * {} + ", partial_width()) : "", column, offset);
+            "partials[{}{}{}]", chunks > 1 ? part + fmt::format(" * {} + ", partial_width_text()) : "", column, offset);
         out_.line(guarded ? fmt::format("if ({} < width) {} = {};", column, target, sum)
                           : fmt::format("{} = {};", target, sum));
     }
@@ -93,7 +93,10 @@ CudaStage CudaNestPrinter::columns() {
         fmt::format("A block for each {} columns{}, whose 8 warps take row after row; their sums are added in order.",
                     lanes, chunks > 1 ? fmt::format(" of {} rows", chunk) : ""),
         static_cast<int>(threads), tiles * chunks,
-        {{"rows", row_count}, {"width", width}, {"tiles", tiles}, {"chunk", chunk}});
+        {{"rows", loops_.rows_text()},
+         {"width", loops_.width_text()},
+         {"tiles", fmt::format("{}", tiles)},
+         {"chunk", fmt::format("{}", chunk)}});
     result.partials = chunks * partial_width();
     return result;
 }
@@ -109,7 +112,8 @@ CudaStage CudaNestPrinter::finish(std::int64_t count) {
     out_.line(fmt::format("THUNDER_SHARED(float, shared, {});", 32 * warps));
     out_.line(fmt::format("const {} p = {} * 32 + lane();", index_type(), block_));
     out_.line("float sum = 0.0F;");
-    const std::string term = fmt::format("sum += partials[b * {} + p];", partial_width());
+    const std::string term =
+        fmt::format("sum += partials[b * {} + p];", total == partial_width() ? "sums" : partial_width_text());
     out_.open(total % 32 == 0 ? fmt::format("for (int b = warp(); b < {}; b += {}) {{", count, warps)
                               : fmt::format("for (int b = warp(); p < sums && b < {}; b += {}) {{", count, warps));
     out_.line(term);
@@ -140,8 +144,9 @@ CudaStage CudaNestPrinter::finish(std::int64_t count) {
     for (std::size_t s = 0; s < all.size(); ++s) {
         const bool last = s + 1 == all.size();
         if (all.size() > 1 && !last) {
-            const std::int64_t bound = s < column_sums ? (static_cast<std::int64_t>(s) + 1) * loops_.width()
-                                                       : total - static_cast<std::int64_t>(all.size() - s) + 1;
+            const std::string bound = s < column_sums
+                                          ? columns_text((static_cast<std::int64_t>(s) + 1) * loops_.width(), "width")
+                                          : fmt::format("{}", total - static_cast<std::int64_t>(all.size() - s) + 1);
             out_.open(fmt::format("{}if (p < {}) {{", s == 0 ? "" : "} else ", bound));
         } else if (all.size() > 1) {
             out_.open("} else {");
@@ -153,7 +158,7 @@ CudaStage CudaNestPrinter::finish(std::int64_t count) {
             if (s > 0) {
                 flat = flat_column();
                 out_.line(fmt::format("const {} {} = p - {};", index_type(), flat,
-                                      static_cast<std::int64_t>(s) * loops_.width()));
+                                      s == 1 ? "width" : fmt::format("{} * width", s)));
             }
             define_column_variables(flat);
         }
@@ -168,7 +173,8 @@ CudaStage CudaNestPrinter::finish(std::int64_t count) {
         stage("_finish",
               count == 1 ? std::string("Finishes the sums.")
                          : fmt::format("Adds the {} partial sums of each column, always in the same order.", count),
-              32 * warps, (total + 31) / 32, {{"sums", total}, {"width", loops_.width()}});
+              32 * warps, (total + 31) / 32,
+              {{"width", loops_.width_text()}, {"sums", columns_text(total, loops_.width_text())}});
     result.partials = count * partial_width();
     return result;
 }

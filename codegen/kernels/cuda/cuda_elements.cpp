@@ -154,11 +154,10 @@ void CudaElements::define_column_variables(const std::string& flat) {
         variables_.back() = flat;
         return;
     }
-    std::int64_t inner = 1;
     for (std::size_t d = loops_.columns.size(); d-- > 0;) {
-        std::string text = inner == 1 ? flat : fmt::format("{} / {}", flat, inner);
-        if (d > 0) text += fmt::format(" % {}", loops_.columns[d]);
-        inner *= loops_.columns[d];
+        const bool last = d + 1 == loops_.columns.size();
+        std::string text = last ? flat : fmt::format("{} / {}", flat, columns_within(d));
+        if (d > 0) text += fmt::format(" % {}", size_factor(loops_.column_sizes[d], loops_.columns[d], loops_.sizes));
         out_.line(fmt::format("const {} {} = {};", index_type_, variables_[row_dims() + d], text));
     }
 }
@@ -168,11 +167,9 @@ void CudaElements::define_column_variables(const std::string& flat) {
 void CudaElements::define_row_variables(const std::vector<bool>& needed, const std::vector<std::size_t>& stores) const {
     if (row_dims() < 2) return;
     std::vector<std::string> lines;
-    std::int64_t inner = 1;
     for (std::size_t d = row_dims(); d-- > 0;) {
-        std::string text = inner == 1 ? "row" : fmt::format("row / {}", inner);
-        if (d > 0) text += fmt::format(" % {}", loops_.rows[d]);
-        inner *= loops_.rows[d];
+        std::string text = d + 1 == row_dims() ? "row" : fmt::format("row / {}", rows_within(d));
+        if (d > 0) text += fmt::format(" % {}", size_factor(loops_.row_sizes[d], loops_.rows[d], loops_.sizes));
         bool used = false;
         for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
             if (!needed[k]) continue;
@@ -186,16 +183,10 @@ void CudaElements::define_row_variables(const std::vector<bool>& needed, const s
 }
 
 void CudaElements::prepend_constants(std::string& body,
-                                     const std::vector<std::pair<std::string, std::int64_t>>& constants) const {
+                                     const std::vector<std::pair<std::string, std::string>>& constants) const {
     std::string list;
-    const auto text = [&](const std::string& name, std::int64_t value) {
-        if (name == "rows" && value == loops_.row_count()) return loops_.rows_text();
-        const bool all = name == "n" && loops_.rows.empty();
-        return (name == "width" || all) && value == loops_.width() ? loops_.width_text() : fmt::format("{}", value);
-    };
     for (const auto& [name, value] : constants)
-        if (names_identifier(body, name))
-            list += fmt::format("{}{} = {}", list.empty() ? "" : ", ", name, text(name, value));
+        if (names_identifier(body, name)) list += fmt::format("{}{} = {}", list.empty() ? "" : ", ", name, value);
     if (!list.empty()) body = fmt::format("constexpr {} {};\n", index_type_, list) + body;
 }
 
@@ -247,7 +238,7 @@ void CudaElements::load_kept(std::size_t k, const Kept& kept) const {
     const std::string name = kept.name.at(k) + (kept.several ? "[part]" : ""), from = inputs_[node(k).operand];
     const Affine& position = loops_.position[k];
     out_.line(vector_ > 1 ? fmt::format("{} = load<{}>({} + {});", name, vector_, from,
-                                        sum_text(position, 0, loops_.rank(), position.offset))
+                                        sum_text(position, 0, loops_.rank(), position.offset, from))
                           : fmt::format("{} = {};", name, access(from, position)));
 }
 
@@ -259,13 +250,13 @@ void CudaElements::hold_terms(std::size_t k, Scope& scope) {
     const auto size = static_cast<std::int64_t>(size_of(operands_.input_types[o]));
     const std::int64_t word = std::min<std::int64_t>(16, vector_ * size);
     if (!is_vector(k) || sum.step.at(k) * size % word != 0) return;
-    const std::string name = scope.taken.unique(inputs_[o] + "_v"), term = UsedNames(scope.taken).unique("r");
+    const std::string name = scope.taken.unique(loops_.load_names[k] + "_v"), term = UsedNames(scope.taken).unique("r");
     const Affine& position = loops_.position[k];
     out_.line(fmt::format("Vec<{}, {}> {}[{}];", type_name(operands_.input_types[o]), vector_, name, sum.count));
     out_.line(unroll);
-    out_.line(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {2}[{0}] = load<{3}>({4} + {0} * {5} + {6});", term,
-                          sum.count, name, vector_, inputs_[o], sum.step.at(k),
-                          sum_text(position, 0, loops_.rank(), position.offset)));
+    out_.line(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {2}[{0}] = load<{3}>({4} + {5} + {6});", term, sum.count,
+                          name, vector_, inputs_[o], term_of_sum(k, sum.step.at(k), term),
+                          sum_text(position, 0, loops_.rank(), position.offset, inputs_[o])));
     held_[k] = name;
 }
 
@@ -288,9 +279,9 @@ void CudaElements::print_elements(const std::vector<Addition>& additions, const 
             if (std::find(kept.fresh.begin(), kept.fresh.end(), k) != kept.fresh.end()) load_kept(k, kept);
             scope.names[k] = name + element;
         } else if (is_vector(k)) {
-            const std::string name = scope.taken.unique(inputs_[o] + "_v");
+            const std::string name = scope.taken.unique(loops_.load_names[k] + "_v");
             out_.line(fmt::format("const auto {} = load<{}>({} + {});", name, vector_, inputs_[o],
-                                  sum_text(position, 0, loops_.rank(), position.offset)));
+                                  sum_text(position, 0, loops_.rank(), position.offset, inputs_[o])));
             scope.names[k] = name + "[e]";
         }
     }
@@ -298,7 +289,7 @@ void CudaElements::print_elements(const std::vector<Addition>& additions, const 
     for (std::size_t s : stores) {
         if (!store_is_vector(s)) continue;
         const std::size_t r = loops_.stores[s].output;
-        const std::string name = scope.taken.unique(outputs_[r] + "_v");
+        const std::string name = scope.taken.unique(loops_.store_names[s] + "_v");
         out_.line(fmt::format("Vec<{}, {}> {};", type_name(operands_.output_types[r]), vector_, name));
         vector_of[s] = name;
     }
@@ -342,8 +333,9 @@ void CudaElements::print_elements(const std::vector<Addition>& additions, const 
     variables_.back() = column;
     for (const auto& [s, name] : vector_of) {
         const Affine& position = loops_.store_position[s];
-        out_.line(fmt::format("store({} + {}, {});", outputs_[loops_.stores[s].output],
-                              sum_text(position, 0, loops_.rank(), position.offset), name));
+        const std::string& to = outputs_[loops_.stores[s].output];
+        out_.line(
+            fmt::format("store({} + {}, {});", to, sum_text(position, 0, loops_.rank(), position.offset, to), name));
     }
 }
 

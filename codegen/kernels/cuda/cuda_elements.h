@@ -60,7 +60,7 @@ class CudaElements : public ElementPrinter {
     // "const int i0 = row / 32;" for the rows' dimensions that `needed` nodes or the stores use.
     void define_row_variables(const std::vector<bool>& needed, const std::vector<std::size_t>& stores) const;
     // "constexpr int rows = 16, width = 64;": those of them that the text names.
-    void prepend_constants(std::string& body, const std::vector<std::pair<std::string, std::int64_t>>& constants) const;
+    void prepend_constants(std::string& body, const std::vector<std::pair<std::string, std::string>>& constants) const;
     // Scalars that are needed, read once.
     void define_scalars(const std::vector<bool>& needed, Scope& scope) const;
     // Loads and indices by their text, where they have no name yet.

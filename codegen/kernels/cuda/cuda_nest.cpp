@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/kernels/cuda/cuda_nest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <regex>
 #include <sstream>
@@ -75,6 +77,18 @@ std::int64_t CudaNestPrinter::partial_width() const {
     return (columns * loops_.width() + all - columns + 3) / 4 * 4;
 }
 
+std::string CudaNestPrinter::columns_text(std::int64_t count, const std::string& width) const {
+    if (count == loops_.width()) return width;
+    if (count % loops_.width() != 0) return fmt::format("{}", count);
+    const bool sum = width.find(" + ") != std::string::npos && width.front() != '(';
+    return fmt::format("{} * {}", count / loops_.width(), sum ? "(" + width + ")" : width);
+}
+
+std::string CudaNestPrinter::partial_width_text() const {
+    const auto columns = static_cast<std::int64_t>(column_sum_count()) * loops_.width();
+    return columns == partial_width() ? columns_text(columns, "width") : fmt::format("{}", partial_width());
+}
+
 std::vector<std::size_t> CudaNestPrinter::all_stores() const {
     std::vector<std::size_t> stores(loops_.stores.size());
     for (std::size_t s = 0; s < stores.size(); ++s) stores[s] = s;
@@ -97,7 +111,7 @@ bool CudaNestPrinter::depends_on(std::size_t k, std::size_t on) const {
 
 CudaStage CudaNestPrinter::stage(const std::string& suffix, const std::string& schedule, int threads,
                                  std::int64_t blocks,
-                                 const std::vector<std::pair<std::string, std::int64_t>>& constants) {
+                                 const std::vector<std::pair<std::string, std::string>>& constants) {
     CudaStage result;
     result.suffix = suffix;
     result.schedule = schedule;

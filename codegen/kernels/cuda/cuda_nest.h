@@ -71,11 +71,14 @@ class CudaNestPrinter : public CudaElements {
     std::vector<RowSum> sums() const;
     std::size_t column_sum_count() const;
     std::int64_t partial_width() const;  // floats of one block's partial sums
+    std::string partial_width_text() const;
+    // So many, in columns of this width where it is a whole number of those: "2 * width".
+    std::string columns_text(std::int64_t count, const std::string& width) const;
     std::vector<std::size_t> all_stores() const;
     std::vector<std::size_t> stores_within_rows() const;
     bool depends_on(std::size_t k, std::size_t on) const;
     CudaStage stage(const std::string& suffix, const std::string& schedule, int threads, std::int64_t blocks,
-                    const std::vector<std::pair<std::string, std::int64_t>>& constants);
+                    const std::vector<std::pair<std::string, std::string>>& constants);
 
     const CudaTuning& tuning_;
     std::string block_ = "block_index()";

@@ -28,15 +28,15 @@ CudaStage CudaNestPrinter::pointwise() {
     const std::string block = index_type() == "int" ? block_ : fmt::format("static_cast<std::int64_t>({})", block_);
     const std::string number = fmt::format("{} * {} + thread_index()", block, threads);
     const bool guarded = n % threads != 0;
-    std::vector<std::pair<std::string, std::int64_t>> constants;
+    std::vector<std::pair<std::string, std::string>> constants;
     if (loops_.rows.empty()) {
-        constants = {{"n", elements}};
+        constants = {{"n", loops_.width_text()}};
         out_.line(vector() == 1 ? fmt::format("const {} i = {};", index_type(), number)
                                 : fmt::format("const {} i = ({}) * {};", index_type(), number, vector()));
         if (guarded) out_.line("if (i >= n) return;");
         variables_ = {"i"};
     } else {
-        constants = {{"rows", loops_.row_count()}, {"width", loops_.width()}};
+        constants = {{"rows", loops_.rows_text()}, {"width", loops_.width_text()}};
         const std::int64_t across = loops_.width() / vector();
         const std::string vectors = vector() == 1 ? "width" : fmt::format("(width / {})", vector());
         out_.line(fmt::format("const {} i = {};", index_type(), number));
@@ -79,7 +79,7 @@ CudaStage CudaNestPrinter::tiled(std::size_t dim) {
     std::vector<std::size_t> roots;
     for (std::size_t s : stores) roots.push_back(loops_.stores[s].node);
     const std::vector<bool> needed = reachable(roots);
-    for (std::size_t d = 0; d < row_dims(); ++d) variables_[d] = fmt::format("i{}", d);
+    if (variables_.front() == "row") variables_.front() = "i0";
     const std::string& across = variables_[dim];
     const std::int64_t height = loops_.rows[dim], width = loops_.width();
     const std::int64_t tile_rows = (height + 31) / 32, tile_columns = (width + 31) / 32;
@@ -93,7 +93,7 @@ CudaStage CudaNestPrinter::tiled(std::size_t dim) {
         if (node(k).kind != Kind::load || loops_.position[k].step[dim] != 1) continue;
         if (loops_.short_sums.is_inside(k)) continue;
         if (std::abs(loops_.position[k].step.back()) < 2) continue;
-        tiles.emplace_back(k, scope.taken.unique(inputs_[node(k).operand] + "_tile"));
+        tiles.emplace_back(k, scope.taken.unique(loops_.load_names[k] + "_tile"));
     }
     for (const auto& [k, name] : tiles)
         out_.line(
@@ -107,9 +107,9 @@ CudaStage CudaNestPrinter::tiled(std::size_t dim) {
     for (std::size_t d = row_dims(); d-- > 0;) {
         if (d == dim) continue;
         std::string text = fmt::format("{} / (tile_columns * tile_rows)", block);
-        if (inner > 1) text += fmt::format(" / {}", inner);
+        if (inner > 1) text += " / " + rows_within(d, dim);
         inner *= loops_.rows[d];
-        if (inner < others) text += fmt::format(" % {}", loops_.rows[d]);
+        if (inner < others) text += " % " + size_factor(loops_.row_sizes[d], loops_.rows[d], loops_.sizes);
         bool used = false;
         for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
             if (node(k).kind == Kind::load) used = used || loops_.position[k].step[d] != 0;
@@ -146,7 +146,10 @@ CudaStage CudaNestPrinter::tiled(std::size_t dim) {
                  "A block for each tile of 32 x 32: what lies across is read along its lines into shared memory, whose "
                  "lines are 33 apart so that no two lanes meet in a bank.",
                  threads, others * tile_rows * tile_columns,
-                 {{"rows", height}, {"width", width}, {"tile_rows", tile_rows}, {"tile_columns", tile_columns}});
+                 {{"rows", size_text(loops_.row_sizes[dim], height, loops_.sizes)},
+                  {"width", loops_.width_text()},
+                  {"tile_rows", fmt::format("{}", tile_rows)},
+                  {"tile_columns", fmt::format("{}", tile_columns)}});
 }
 
 }  // namespace thunderc

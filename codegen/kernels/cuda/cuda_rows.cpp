@@ -234,7 +234,7 @@ void CudaNestPrinter::join_warps(const RowPlan& plan, const std::vector<std::str
     out_.close();
     const std::string total = count == 1 ? "width" : fmt::format("{} * width", count);
     out_.open(fmt::format("for (int p = thread_index(); p < {}; p += {}) {{", total, 32 * warps));
-    out_.line(fmt::format("partials[{} * {} + p] = totals[p];", block_, partial_width()));
+    out_.line(fmt::format("partials[{} * {} + p] = totals[p];", block_, partial_width_text()));
     out_.close();
 }
 
@@ -303,7 +303,7 @@ CudaStage CudaNestPrinter::rows() {
             out_.line(array("float", name) + " = {};");
             column_sums.push_back(slot(name, kept.several, vector()));
         } else {
-            column_sums.push_back(fmt::format("partials[{} * {} + {}{}{}]", block_, partial_width(), flat_,
+            column_sums.push_back(fmt::format("partials[{} * {} + {}{}{}]", block_, partial_width_text(), flat_,
                                               vector() > 1 ? " + e" : "",
                                               s == 0 ? "" : fmt::format(" + {} * width", s)));
         }
@@ -325,7 +325,7 @@ CudaStage CudaNestPrinter::rows() {
     }
     auto declare = [&](std::size_t k) {
         const std::size_t o = node(k).operand;
-        kept.name[k] = scope.taken.unique(inputs_[o] + "_v");
+        kept.name[k] = scope.taken.unique(loops_.load_names[k] + "_v");
         out_.line(array(type_name(operands_.input_types[o]), kept.name[k]) + ";");
     };
     std::set<std::size_t> loaded;
@@ -364,7 +364,7 @@ CudaStage CudaNestPrinter::rows() {
         } else {
             open_row_loop(plan, true, false);
             for (std::size_t s = 0; s < column_names.size(); ++s) {
-                const std::string at = fmt::format("{} * {} + {}{}", block_, partial_width(), flat_,
+                const std::string at = fmt::format("{} * {} + {}{}", block_, partial_width_text(), flat_,
                                                    s == 0 ? "" : fmt::format(" + {} * width", s));
                 const std::string value = column_names[s] + (kept.several ? "[part]" : "");
                 out_.line(vector() > 1 ? fmt::format("store(partials + {}, {});", at, value)
@@ -377,7 +377,7 @@ CudaStage CudaNestPrinter::rows() {
         out_.line(threads == 32 ? fmt::format("{0} = warp_sum({0});", whole_sums[h])
                                 : fmt::format("{0} = block_sum<{1}>({0}, {2});", whole_sums[h], threads,
                                               shared_name(DType::f32)));
-        std::string offset = fmt::format("{} * {}", block_, partial_width());
+        std::string offset = fmt::format("{} * {}", block_, partial_width_text());
         const std::int64_t behind =
             static_cast<std::int64_t>(column_sum_number) * loops_.width() + static_cast<std::int64_t>(h);
         if (behind > 0) offset += fmt::format(" + {}", behind);
@@ -400,7 +400,8 @@ CudaStage CudaNestPrinter::rows() {
     else if (!several.empty())
         schedule += "; a row is read again by each loop, too wide for registers";
     if (!all.empty()) schedule += "; the sums over the rows are one partial sum for each block";
-    CudaStage result = stage("", schedule + ".", threads, blocks, {{"rows", row_count}, {"width", loops_.width()}});
+    CudaStage result =
+        stage("", schedule + ".", threads, blocks, {{"rows", loops_.rows_text()}, {"width", loops_.width_text()}});
     if (!all.empty()) result.partials = blocks * partial_width();
     return result;
 }

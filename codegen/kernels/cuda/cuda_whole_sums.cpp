@@ -62,11 +62,15 @@ Loops cut_whole_sums(Loops loops) {
     if (loops.columns.size() > 1) {
         loops.rows.assign(loops.columns.begin(), loops.columns.end() - 1);
         loops.columns.erase(loops.columns.begin(), loops.columns.end() - 1);
+        loops.row_sizes.assign(loops.column_sizes.begin(), loops.column_sizes.end() - 1);
+        loops.column_sizes.erase(loops.column_sizes.begin(), loops.column_sizes.end() - 1);
     } else {
         const std::int64_t width = row_width(loops.width());
         if (width == 0) return loops;
         loops.rows = {loops.width() / width};
         loops.columns = {width};
+        loops.row_sizes = {{{{loops.rows[0], {}}}, 1}};
+        loops.column_sizes = {{{{width, {}}}, 1}};
         const auto cut = [width](auto& step) {
             const auto one = step.front();
             step = {one * static_cast<decltype(one)>(width), one};

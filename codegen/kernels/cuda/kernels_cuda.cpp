@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "codegen/kernels/cuda/cuda_nest.h"
@@ -61,12 +62,18 @@ CudaStage merged(const std::vector<CudaStage>& nests, const std::vector<std::str
     return all;
 }
 
-std::string stored_names(const KernelNest& nest, const std::vector<std::string>& outputs) {
-    std::vector<std::string> stored;
-    for (const KernelStore& store : nest.stores)
-        if (std::find(stored.begin(), stored.end(), outputs[store.output]) == stored.end())
-            stored.push_back(outputs[store.output]);
-    return fmt::format("{}", fmt::join(stored, ", "));
+// The names are those of ints (kernels_cuda_prologue): what is no int has none.
+KernelSizes sizes_of_32_bits(KernelSizes sizes) {
+    if (!sizes.value) return sizes;
+    sizes.value = [value = sizes.value](const SizeFormula& formula) {
+        const std::int64_t number = value(formula);
+        return number <= std::numeric_limits<std::int32_t>::max() ? number : 0;
+    };
+    sizes.elements = [elements = sizes.elements](bool output, std::size_t index, std::int64_t count) {
+        return count <= std::numeric_limits<std::int32_t>::max() ? elements(output, index, count)
+                                                                 : fmt::format("{}", count);
+    };
+    return sizes;
 }
 
 }  // namespace
@@ -96,7 +103,8 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& unnamed, const Kern
                                     const KernelAlignment& alignment, const CudaTuning& tuning,
                                     const std::string& replaces, const KernelSizes& sizes) {
     CudaOperands operands;
-    const KernelParameters parameters = kernel_parameters(unnamed, kernel_names_cuda(unnamed, sizes.names));
+    const UsedNames reserved = kernel_names_cuda(unnamed, sizes.names);
+    const KernelParameters parameters = kernel_parameters(unnamed, reserved);
     const KernelDescription kernel = with_value_names(unnamed, parameters, value_names_taken(unnamed, sizes.names));
     operands.outputs = parameters.outputs;
     operands.inputs = parameters.inputs;
@@ -112,15 +120,15 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& unnamed, const Kern
         input_under.insert(o);
     }
 
+    const KernelSizes narrow = sizes_of_32_bits(sizes);
+    const PieceNames pieces(kernel, operands.inputs, operands.outputs, reserved);
+
     // ---- stages ----
     std::vector<CudaStage> stages;
     const bool together = kernel.nests.size() > 1 && nests_may_run_together(kernel);
     std::vector<std::string> titles;
     for (std::size_t k = 0; k < kernel.nests.size(); ++k) {
-        Loops loops = cut_whole_sums(loops_of(kernel, kernel.nests[k], layouts, sizes));
-        // Names of sizes are 64 bits wide, and so would be what is computed with them.
-        loops.input_steps.clear();
-        loops.output_steps.clear();
+        const Loops loops = cut_whole_sums(loops_of(kernel, kernel.nests[k], layouts, pieces, narrow));
         SourceText text(together ? 2 : 1);
         CudaNestPrinter printer(loops, operands, tuning, text);
         printer.set_in_place(pairs);
@@ -128,7 +136,7 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& unnamed, const Kern
             if (kernel.nests.size() > 1 && !together) stage.suffix = fmt::format("_{}", k + 1);
             stages.push_back(std::move(stage));
         }
-        titles.push_back(stored_names(kernel.nests[k], operands.outputs));
+        titles.push_back(pieces.stored(kernel.nests[k]));
     }
     if (together) {
         check(stages.size() == kernel.nests.size(), "nests without reductions have one stage each");
@@ -171,7 +179,8 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& unnamed, const Kern
     for (const Kernel& one : kernels) {
         if (&one == &kernels.front()) {
             device.comment(kernel.name + ":");
-            for (const std::string& equation : kernel_formula(kernel, operands.inputs, operands.outputs))
+            for (const std::string& equation :
+                 kernel_formula(kernel, operands.inputs, operands.outputs, sizes, reserved))
                 device.comment("  " + equation);
             if (!replaces.empty()) device.comment("Replaces " + replaces);
         } else {
@@ -201,13 +210,41 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& unnamed, const Kern
     return printed;
 }
 
-std::string kernels_cuda_prologue() {
-    return "#pragma once\n\n#include \"device/cuda/device.h\"\n#include \"sizes.h\"\n\nusing namespace thunder;\n";
+std::string kernels_cuda_prologue(std::span<const Symbol> sizes) {
+    std::string list;
+    for (const Symbol& size : sizes)
+        if (size.value <= std::numeric_limits<std::int32_t>::max())
+            list += fmt::format("{}{} = ::{}", list.empty() ? "" : ", ", size.name, size.name);
+    SourceText text;
+    text.line("#pragma once");
+    text.blank();
+    text.line("#include \"device/cuda/device.h\"");
+    text.line("#include \"sizes.h\"");
+    text.blank();
+    text.line("using namespace thunder;");
+    text.blank();
+    text.line("namespace kernels {");
+    if (!list.empty()) {
+        text.blank();
+        text.comment("In 32 bits, as indices are here.");
+        text.line(fmt::format("inline constexpr int {};", list));
+    }
+    return text.str();
+}
+
+std::string kernels_cuda_epilogue() {
+    return "\n}  // namespace kernels\n";
 }
 
 std::string launchers_cuda_prologue() {
-    return "#include \"kernels_cuda.cuh\"\n\n#include \"device/cuda/launch.h\"\n#include \"device/timed.h\"\n#include "
-           "\"kernels.h\"\n";
+    return R"(#include "kernels_cuda.cuh"
+
+#include "device/cuda/launch.h"
+#include "device/timed.h"
+#include "kernels.h"
+
+using namespace kernels;
+)";
 }
 
 }  // namespace thunderc

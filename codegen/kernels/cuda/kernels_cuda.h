@@ -13,11 +13,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "codegen/kernels/sizes.h"
 #include "codegen/kernels/text.h"
+#include "codegen/symbols.h"
 #include "compiler/kernels/description.h"
 
 namespace thunderc {
@@ -44,8 +46,10 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
                                     const KernelAlignment& alignment = {}, const CudaTuning& tuning = {},
                                     const std::string& replaces = {}, const KernelSizes& sizes = {});
 
-// What stands before the kernels in kernels_cuda.cuh and kernels_cuda.cu: includes.
-std::string kernels_cuda_prologue();
+// What stands before and behind the kernels in kernels_cuda.cuh, and before those of kernels_cuda.cu: includes, and a
+// namespace in which sizes are ints.
+std::string kernels_cuda_prologue(std::span<const Symbol> sizes);
+std::string kernels_cuda_epilogue();
 std::string launchers_cuda_prologue();
 
 }  // namespace thunderc

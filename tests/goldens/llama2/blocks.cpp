@@ -26,7 +26,7 @@ void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const f
     float* const swiglu = at<float>(scratch, offset::swiglu);  // (B,T,H)
 
     // input_layernorm:
-    //   saved.input_layernorm_rstd = rsqrt(mean(x^2) + 1e-05)
+    //   saved.input_layernorm_rstd = rsqrt(mean_C(x^2) + 1e-05)
     //   input_layernorm = x * saved.input_layernorm_rstd * w.input_layernorm
     rms_norm_forward(saved.input_layernorm_rstd, input_layernorm, x, w.input_layernorm, stream);
     // self_attn.{q,k,v}_proj: y = x Wᵀ for 3 weights that lie side by side
@@ -47,14 +47,14 @@ void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const f
     linear_forward({.y = saved.residual, .x = saved.sdpa, .weight = w.o_proj, .residual = x, .rows = B * T,
         .in = NH * HS, .out = C}, stream);
     // post_attention_layernorm:
-    //   saved.post_attention_layernorm_rstd = rsqrt(mean(saved.residual^2) + 1e-05)
+    //   saved.post_attention_layernorm_rstd = rsqrt(mean_C(saved.residual^2) + 1e-05)
     //   post_attention_layernorm = saved.residual * saved.post_attention_layernorm_rstd * w.post_attention_layernorm
     rms_norm_forward(saved.post_attention_layernorm_rstd, post_attention_layernorm, saved.residual,
         w.post_attention_layernorm, stream);
     // mlp.{gate,up}_proj: y = x Wᵀ for 2 weights that lie side by side
     linear_forward({.y = saved.gate_up_proj, .x = post_attention_layernorm, .weight = w.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
-    // mlp: swiglu = gate * sigmoid(gate) * up; where gate, up = saved.gate_up_proj
+    // mlp: swiglu = silu(gate) * up; where gate, up = saved.gate_up_proj
     swiglu_forward(swiglu, saved.gate_up_proj, stream);
     // mlp.down_proj: y = x Wᵀ + residual
     linear_forward({.y = y, .x = swiglu, .weight = w.down_proj, .residual = saved.residual, .rows = B * T, .in = H,
@@ -92,9 +92,9 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     // mlp.down_proj: dx = dy W
     linear_backward_input({.dx = dswiglu, .dy = dy, .weight = w.down_proj, .rows = B * T, .in = H, .out = C}, stream);
     // mlp:
-    //   swiglu = gate * sigmoid(gate) * up
-    //   dgate = dswiglu * up * (sigmoid(gate) * (gate * (1 - sigmoid(gate)) + 1))
-    //   dup = dswiglu * (gate * sigmoid(gate))
+    //   swiglu = silu(gate) * up
+    //   dgate = dswiglu * up * silu'(gate)
+    //   dup = dswiglu * silu(gate)
     //   where gate, up = saved.gate_up_proj
     //   where dgate_up_proj = dgate, dup
     swiglu_backward(swiglu, dgate_up_proj, saved.gate_up_proj, dswiglu, stream);
@@ -106,8 +106,8 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
         .in = C, .out = 2 * H}, stream);
     // post_attention_layernorm, in the kernel's names:
     //   y = normed * weight
-    //   dx = dresidual_in + rstd * (dnormed - normed * mean(dnormed * normed))
-    //   dweight += sum over rows(dy * normed)
+    //   dx = dresidual_in + rstd * (dnormed - normed * mean_C(dnormed * normed))
+    //   dweight += sum_{B,T}(dy * normed)
     //   where normed = x * rstd
     //   where dnormed = dy * weight
     rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm, saved.residual,
@@ -145,8 +145,8 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
         .out = (NH + 2 * KVH) * HS}, stream);
     // input_layernorm:
     //   input_layernorm = normed * w.input_layernorm
-    //   dx = dresidual + saved.input_layernorm_rstd * (dnormed - normed * mean(dnormed * normed))
-    //   g.input_layernorm += sum over rows(dinput_layernorm * normed)
+    //   dx = dresidual + saved.input_layernorm_rstd * (dnormed - normed * mean_C(dnormed * normed))
+    //   g.input_layernorm += sum_{B,T}(dinput_layernorm * normed)
     //   where normed = saved.x * saved.input_layernorm_rstd
     //   where dnormed = dinput_layernorm * w.input_layernorm
     rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.x, saved.input_layernorm_rstd,

@@ -1,5 +1,6 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
+// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace vec_math = thunder::math;
 using namespace thunder;
 
 // rms_norm_forward:
-//   rstd = rsqrt(mean(x^2) + 1e-05)
+//   rstd = rsqrt(mean_C(x^2) + 1e-05)
 //   y = x * rstd * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
 // model.layers.{0..1}.post_attention_layernorm)
@@ -31,20 +32,20 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
             const float sum = row_sum<float>(width, [&](std::int64_t c) {
                 return x_row[c] * x_row[c];
             });
-            const float rstd_row = vec_math::rsqrt(sum / width + 1e-05F);
+            const float rstd_of_row = vec_math::rsqrt(sum / width + 1e-05F);
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float normed = x_row[c] * rstd_row;
+                const float normed = x_row[c] * rstd_of_row;
                 y_row[c] = normed * weight[c];
             }
-            rstd[row] = rstd_row;
+            rstd[row] = rstd_of_row;
         }
     });
 }
 
 // rms_norm_backward:
-//   dx = rstd * (dnormed - normed * mean(dnormed * normed))
-//   dweight += sum over rows(dy * normed)
+//   dx = rstd * (dnormed - normed * mean_C(dnormed * normed))
+//   dweight += sum_{B,T}(dy * normed)
 //   where dnormed = dy * weight
 //   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
@@ -60,19 +61,19 @@ void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* 
                 const float* dy_row = dy + row * width;
                 const float* x_row = x + row * width;
                 float* dx_row = dx + row * width;
-                const float rstd_row = rstd[row];
+                const float rstd_of_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
                     const float dnormed = dy_row[c] * weight[c];
-                    const float normed = x_row[c] * rstd_row;
+                    const float normed = x_row[c] * rstd_of_row;
                     return dnormed * normed;
                 });
                 const float mean_dot = sum / width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
                     const float dnormed = dy_row[c] * weight[c];
-                    const float normed = x_row[c] * rstd_row;
+                    const float normed = x_row[c] * rstd_of_row;
                     partial[c] += dy_row[c] * normed;
-                    dx_row[c] = rstd_row * (dnormed - normed * mean_dot);
+                    dx_row[c] = rstd_of_row * (dnormed - normed * mean_dot);
                 }
             }
         },
@@ -124,12 +125,12 @@ void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const f
                 float* q_row = q + b * T * NH * HS + t * NH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float x1 = qkv_proj_row[c];
-                    const float x2 = qkv_proj_row[c + HS / 2];
-                    const float y1 = x1 * cos_row[c] - x2 * sin_row[c];
-                    const float y2 = x2 * cos_row[c + HS / 2] + x1 * sin_row[c + HS / 2];
-                    q_row[c] = y1;
-                    q_row[c + HS / 2] = y2;
+                    const float q_proj1 = qkv_proj_row[c];
+                    const float q_proj2 = qkv_proj_row[c + HS / 2];
+                    const float q1 = q_proj1 * cos_row[c] - q_proj2 * sin_row[c];
+                    const float q2 = q_proj2 * cos_row[c + HS / 2] + q_proj1 * sin_row[c + HS / 2];
+                    q_row[c] = q1;
+                    q_row[c + HS / 2] = q2;
                 }
             }
         });
@@ -148,12 +149,12 @@ void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const f
                 float* k_row = k + b * T * KVH * HS + t * KVH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float x1 = qkv_proj_row[c + NH * HS];
-                    const float x2 = qkv_proj_row[c + NH * HS + HS / 2];
-                    const float y1 = x1 * cos_row[c] - x2 * sin_row[c];
-                    const float y2 = x2 * cos_row[c + HS / 2] + x1 * sin_row[c + HS / 2];
-                    k_row[c] = y1;
-                    k_row[c + HS / 2] = y2;
+                    const float k_proj1 = qkv_proj_row[c + NH * HS];
+                    const float k_proj2 = qkv_proj_row[c + NH * HS + HS / 2];
+                    const float k1 = k_proj1 * cos_row[c] - k_proj2 * sin_row[c];
+                    const float k2 = k_proj2 * cos_row[c + HS / 2] + k_proj1 * sin_row[c + HS / 2];
+                    k_row[c] = k1;
+                    k_row[c + HS / 2] = k2;
                 }
             }
         });
@@ -161,7 +162,7 @@ void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const f
 }
 
 // swiglu_forward:
-//   y = gate * sigmoid(gate) * up
+//   y = silu(gate) * up
 //   where gate, up = gate_up_proj
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream) {
@@ -174,17 +175,18 @@ void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream) {
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
                 const float gate = gate_up_proj_row[c];
+                const float silu = gate * vec_math::sigmoid(gate);
                 const float up = gate_up_proj_row[c + H];
-                y_row[c] = gate * vec_math::sigmoid(gate) * up;
+                y_row[c] = silu * up;
             }
         }
     });
 }
 
 // swiglu_backward:
-//   y = gate * sigmoid(gate) * up
-//   dgate = dy * up * (sigmoid(gate) * (gate * (1 - sigmoid(gate)) + 1))
-//   dup = dy * (gate * sigmoid(gate))
+//   y = silu(gate) * up
+//   dgate = dy * up * silu'(gate)
+//   dup = dy * silu(gate)
 //   where gate, up = gate_up_proj
 //   where dgate_up_proj = dgate, dup
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
@@ -217,8 +219,8 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 
 // rms_norm_backward_add:
 //   y = normed * weight
-//   dx = dresidual_in + rstd * (dnormed - normed * mean(dnormed * normed))
-//   dweight += sum over rows(dy * normed)
+//   dx = dresidual_in + rstd * (dnormed - normed * mean_C(dnormed * normed))
+//   dweight += sum_{B,T}(dy * normed)
 //   where normed = x * rstd
 //   where dnormed = dy * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
@@ -237,18 +239,18 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
                 const float* dy_row = dy + row * width;
                 float* y_row = y + row * width;
                 float* dx_row = dx + row * width;
-                const float rstd_row = rstd[row];
+                const float rstd_of_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                    const float normed = x_row[c] * rstd_row;
+                    const float normed = x_row[c] * rstd_of_row;
                     const float dnormed = dy_row[c] * weight[c];
                     return dnormed * normed;
                 });
                 const float mean_dot = sum / width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float normed = x_row[c] * rstd_row;
+                    const float normed = x_row[c] * rstd_of_row;
                     const float dnormed = dy_row[c] * weight[c];
-                    const float dx_own = rstd_row * (dnormed - normed * mean_dot);
+                    const float dx_own = rstd_of_row * (dnormed - normed * mean_dot);
                     const float y_c = normed * weight[c];
                     const float dx_c = dresidual_in_row[c] + dx_own;
                     partial[c] += dy_row[c] * normed;
@@ -273,7 +275,7 @@ void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const f
     const float* dv_proj, Stream& stream) {
     const Timed timed("rotary_inverse", {.bytes = 4352, .flops = 1152}, stream);
     {
-        // dqkv_proj
+        // dq_proj
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
@@ -286,18 +288,18 @@ void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const f
                 float* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float x1 = dq_row[c];
-                    const float x2 = dq_row[c + HS / 2];
-                    const float y1 = x1 * cos_row[c] + x2 * sin_row[c + HS / 2];
-                    const float y2 = x2 * cos_row[c + HS / 2] - x1 * sin_row[c];
-                    dqkv_proj_row[c] = y1;
-                    dqkv_proj_row[c + HS / 2] = y2;
+                    const float dq1 = dq_row[c];
+                    const float dq2 = dq_row[c + HS / 2];
+                    const float dq_proj1 = dq1 * cos_row[c] + dq2 * sin_row[c + HS / 2];
+                    const float dq_proj2 = dq2 * cos_row[c + HS / 2] - dq1 * sin_row[c];
+                    dqkv_proj_row[c] = dq_proj1;
+                    dqkv_proj_row[c + HS / 2] = dq_proj2;
                 }
             }
         });
     }
     {
-        // dqkv_proj
+        // dk_proj
         constexpr std::int64_t rows = B * T * KVH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
@@ -310,18 +312,18 @@ void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const f
                 float* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float x1 = dk_row[c];
-                    const float x2 = dk_row[c + HS / 2];
-                    const float y1 = x1 * cos_row[c] + x2 * sin_row[c + HS / 2];
-                    const float y2 = x2 * cos_row[c + HS / 2] - x1 * sin_row[c];
-                    dqkv_proj_row[c + NH * HS] = y1;
-                    dqkv_proj_row[c + NH * HS + HS / 2] = y2;
+                    const float dk1 = dk_row[c];
+                    const float dk2 = dk_row[c + HS / 2];
+                    const float dk_proj1 = dk1 * cos_row[c] + dk2 * sin_row[c + HS / 2];
+                    const float dk_proj2 = dk2 * cos_row[c + HS / 2] - dk1 * sin_row[c];
+                    dqkv_proj_row[c + NH * HS] = dk_proj1;
+                    dqkv_proj_row[c + NH * HS + HS / 2] = dk_proj2;
                 }
             }
         });
     }
     {
-        // dqkv_proj
+        // dv_proj
         constexpr std::int64_t rows = B * T, width = KVH * HS;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {

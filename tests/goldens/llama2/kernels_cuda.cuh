@@ -1,6 +1,7 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
 // fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
+// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -8,8 +9,13 @@
 
 using namespace thunder;
 
+namespace kernels {
+
+// In 32 bits, as indices are here.
+inline constexpr int B = ::B, T = ::T, L = ::L, V = ::V, C = ::C, NH = ::NH, KVH = ::KVH, HS = ::HS, H = ::H;
+
 // rms_norm_forward:
-//   rstd = rsqrt(mean(x^2) + 1e-05)
+//   rstd = rsqrt(mean_C(x^2) + 1e-05)
 //   y = x * rstd * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
 // model.layers.{0..1}.post_attention_layernorm)
@@ -29,25 +35,25 @@ THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<float> y
         }
     }
     sum = warp_sum(sum);
-    const float rstd_row = math::rsqrt(sum / width + 1e-05F);
+    const float rstd_of_row = math::rsqrt(sum / width + 1e-05F);
     if (c < width) {
         const auto weight_v = load<4>(weight + c);
         Vec<float, 4> y_v;
         THUNDER_UNROLL
         for (int e = 0; e < 4; ++e) {
-            const float normed = x_v[e] * rstd_row;
+            const float normed = x_v[e] * rstd_of_row;
             y_v[e] = normed * weight_v[e];
         }
         store(y + row * width + c, y_v);
     }
     if (lane() == 0) {
-        rstd[row] = rstd_row;
+        rstd[row] = rstd_of_row;
     }
 }
 
 // rms_norm_backward:
-//   dx = rstd * (dnormed - normed * mean(dnormed * normed))
-//   dweight += sum over rows(dy * normed)
+//   dx = rstd * (dnormed - normed * mean_C(dnormed * normed))
+//   dweight += sum_{B,T}(dy * normed)
 //   where dnormed = dy * weight
 //   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
@@ -65,7 +71,7 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<float> dx, Aliased<const fl
     for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
         Vec<float, 4> dy_v;
         Vec<float, 4> x_v;
-        const float rstd_row = rstd[row];
+        const float rstd_of_row = rstd[row];
         float sum = 0.0F;
         if (c < width) {
             dy_v = load<4>(dy + row * width + c);
@@ -73,7 +79,7 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<float> dx, Aliased<const fl
             THUNDER_UNROLL
             for (int e = 0; e < 4; ++e) {
                 const float dnormed = dy_v[e] * weight_v[e];
-                const float normed = x_v[e] * rstd_row;
+                const float normed = x_v[e] * rstd_of_row;
                 sum += dnormed * normed;
             }
         }
@@ -84,9 +90,9 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<float> dx, Aliased<const fl
             THUNDER_UNROLL
             for (int e = 0; e < 4; ++e) {
                 const float dnormed = dy_v[e] * weight_v[e];
-                const float normed = x_v[e] * rstd_row;
+                const float normed = x_v[e] * rstd_of_row;
                 column_sum[e] += dy_v[e] * normed;
-                dx_v[e] = rstd_row * (dnormed - normed * mean_dot);
+                dx_v[e] = rstd_of_row * (dnormed - normed * mean_dot);
             }
             store(dx + row * width + c, dx_v);
         }
@@ -104,19 +110,19 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<float> dx, Aliased<const fl
         barrier();
     }
     for (int p = thread_index(); p < width; p += 256) {
-        partials[block_index() * 16 + p] = totals[p];
+        partials[block_index() * width + p] = totals[p];
     }
 }
 
 // Finishes the sums.
 THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
     Gradient gradient, Global<const float> partials) {
-    constexpr int sums = 16;
+    constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
     float sum = 0.0F;
     for (int b = warp(); p < sums && b < 1; b += 8) {
-        sum += partials[b * 16 + p];
+        sum += partials[b * sums + p];
     }
     shared[thread_index()] = sum;
     barrier();
@@ -179,24 +185,25 @@ THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const
         if (i >= rows * (width / 2)) return;
         const int row = i;
         constexpr int c = 0;
-        const int i0 = row / 32;
-        const int i1 = row / 4 % 8;
-        const int i2 = row % 4;
-        const auto qkv_proj_v = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c);
-        const auto cos_v = load<2>(cos + i1 * 4 + c);
-        const auto qkv_proj_v_2 = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 2);
-        const auto sin_v = load<2>(sin + i1 * 4 + c);
-        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
-        const auto sin_v_2 = load<2>(sin + i1 * 4 + c + 2);
-        Vec<float, 2> q_v;
-        Vec<float, 2> q_v_2;
+        const int b = row / (T * NH);
+        const int t = row / NH % T;
+        const int h = row % NH;
+        const auto q_proj1_v = load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c);
+        const auto cos1_v = load<2>(cos + t * HS + c);
+        const auto q_proj2_v =
+            load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + HS / 2);
+        const auto sin1_v = load<2>(sin + t * HS + c);
+        const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
+        const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
+        Vec<float, 2> q1_v;
+        Vec<float, 2> q2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            q_v[e] = qkv_proj_v[e] * cos_v[e] - qkv_proj_v_2[e] * sin_v[e];
-            q_v_2[e] = qkv_proj_v_2[e] * cos_v_2[e] + qkv_proj_v[e] * sin_v_2[e];
+            q1_v[e] = q_proj1_v[e] * cos1_v[e] - q_proj2_v[e] * sin1_v[e];
+            q2_v[e] = q_proj2_v[e] * cos2_v[e] + q_proj1_v[e] * sin2_v[e];
         }
-        store(q + i0 * 128 + i1 * 16 + i2 * 4 + c, q_v);
-        store(q + i0 * 128 + i1 * 16 + i2 * 4 + c + 2, q_v_2);
+        store(q + b * T * NH * HS + t * NH * HS + h * HS + c, q1_v);
+        store(q + b * T * NH * HS + t * NH * HS + h * HS + c + HS / 2, q2_v);
         return;
     }
     {
@@ -207,29 +214,31 @@ THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const
         if (i >= rows * (width / 2)) return;
         const int row = i;
         constexpr int c = 0;
-        const int i0 = row / 16;
-        const int i1 = row / 2 % 8;
-        const int i2 = row % 2;
-        const auto qkv_proj_v = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 16);
-        const auto cos_v = load<2>(cos + i1 * 4 + c);
-        const auto qkv_proj_v_2 = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 18);
-        const auto sin_v = load<2>(sin + i1 * 4 + c);
-        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
-        const auto sin_v_2 = load<2>(sin + i1 * 4 + c + 2);
-        Vec<float, 2> k_v;
-        Vec<float, 2> k_v_2;
+        const int b = row / (T * KVH);
+        const int t = row / KVH % T;
+        const int h = row % KVH;
+        const auto k_proj1_v =
+            load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS);
+        const auto cos1_v = load<2>(cos + t * HS + c);
+        const auto k_proj2_v =
+            load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS + HS / 2);
+        const auto sin1_v = load<2>(sin + t * HS + c);
+        const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
+        const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
+        Vec<float, 2> k1_v;
+        Vec<float, 2> k2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            k_v[e] = qkv_proj_v[e] * cos_v[e] - qkv_proj_v_2[e] * sin_v[e];
-            k_v_2[e] = qkv_proj_v_2[e] * cos_v_2[e] + qkv_proj_v[e] * sin_v_2[e];
+            k1_v[e] = k_proj1_v[e] * cos1_v[e] - k_proj2_v[e] * sin1_v[e];
+            k2_v[e] = k_proj2_v[e] * cos2_v[e] + k_proj1_v[e] * sin2_v[e];
         }
-        store(k + i0 * 64 + i1 * 8 + i2 * 4 + c, k_v);
-        store(k + i0 * 64 + i1 * 8 + i2 * 4 + c + 2, k_v_2);
+        store(k + b * T * KVH * HS + t * KVH * HS + h * HS + c, k1_v);
+        store(k + b * T * KVH * HS + t * KVH * HS + h * HS + c + HS / 2, k2_v);
     }
 }
 
 // swiglu_forward:
-//   y = gate * sigmoid(gate) * up
+//   y = silu(gate) * up
 //   where gate, up = gate_up_proj
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 4 elements.
@@ -239,20 +248,21 @@ THUNDER_KERNEL(256) swiglu_forward_kernel(Global<float> y, Global<const float> g
     if (i >= rows * (width / 4)) return;
     const int row = i / (width / 4);
     const int c = i % (width / 4) * 4;
-    const auto gate_up_proj_v = load<4>(gate_up_proj + row * 48 + c);
-    const auto gate_up_proj_v_2 = load<4>(gate_up_proj + row * 48 + c + 24);
+    const auto gate_v = load<4>(gate_up_proj + row * 2 * H + c);
+    const auto up_v = load<4>(gate_up_proj + row * 2 * H + c + H);
     Vec<float, 4> y_v;
     THUNDER_UNROLL
     for (int e = 0; e < 4; ++e) {
-        y_v[e] = gate_up_proj_v[e] * math::sigmoid(gate_up_proj_v[e]) * gate_up_proj_v_2[e];
+        const float silu = gate_v[e] * math::sigmoid(gate_v[e]);
+        y_v[e] = silu * up_v[e];
     }
     store(y + row * width + c, y_v);
 }
 
 // swiglu_backward:
-//   y = gate * sigmoid(gate) * up
-//   dgate = dy * up * (sigmoid(gate) * (gate * (1 - sigmoid(gate)) + 1))
-//   dup = dy * (gate * sigmoid(gate))
+//   y = silu(gate) * up
+//   dgate = dy * up * silu'(gate)
+//   dup = dy * silu(gate)
 //   where gate, up = gate_up_proj
 //   where dgate_up_proj = dgate, dup
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
@@ -264,30 +274,30 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<float> y, Aliased<float> dgat
     if (i >= rows * (width / 4)) return;
     const int row = i / (width / 4);
     const int c = i % (width / 4) * 4;
-    const auto gate_up_proj_v = load<4>(gate_up_proj + row * 48 + c);
-    const auto gate_up_proj_v_2 = load<4>(gate_up_proj + row * 48 + c + 24);
+    const auto gate_v = load<4>(gate_up_proj + row * 2 * H + c);
+    const auto up_v = load<4>(gate_up_proj + row * 2 * H + c + H);
     const auto dy_v = load<4>(dy + row * width + c);
     Vec<float, 4> y_v;
-    Vec<float, 4> dgate_up_proj_v;
-    Vec<float, 4> dgate_up_proj_v_2;
+    Vec<float, 4> dgate_v;
+    Vec<float, 4> dup_v;
     THUNDER_UNROLL
     for (int e = 0; e < 4; ++e) {
-        const float sigmoid = math::sigmoid(gate_up_proj_v[e]);
-        const float silu = gate_up_proj_v[e] * sigmoid;
-        const float slope = sigmoid * (gate_up_proj_v[e] * (1.0F - sigmoid) + 1.0F);
-        y_v[e] = silu * gate_up_proj_v_2[e];
-        dgate_up_proj_v[e] = dy_v[e] * gate_up_proj_v_2[e] * slope;
-        dgate_up_proj_v_2[e] = dy_v[e] * silu;
+        const float sigmoid = math::sigmoid(gate_v[e]);
+        const float silu = gate_v[e] * sigmoid;
+        const float slope = sigmoid * (gate_v[e] * (1.0F - sigmoid) + 1.0F);
+        y_v[e] = silu * up_v[e];
+        dgate_v[e] = dy_v[e] * up_v[e] * slope;
+        dup_v[e] = dy_v[e] * silu;
     }
     store(y + row * width + c, y_v);
-    store(dgate_up_proj + row * 48 + c, dgate_up_proj_v);
-    store(dgate_up_proj + row * 48 + c + 24, dgate_up_proj_v_2);
+    store(dgate_up_proj + row * 2 * H + c, dgate_v);
+    store(dgate_up_proj + row * 2 * H + c + H, dup_v);
 }
 
 // rms_norm_backward_add:
 //   y = normed * weight
-//   dx = dresidual_in + rstd * (dnormed - normed * mean(dnormed * normed))
-//   dweight += sum over rows(dy * normed)
+//   dx = dresidual_in + rstd * (dnormed - normed * mean_C(dnormed * normed))
+//   dweight += sum_{B,T}(dy * normed)
 //   where normed = x * rstd
 //   where dnormed = dy * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
@@ -307,14 +317,14 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float
     for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
         Vec<float, 4> x_v;
         Vec<float, 4> dy_v;
-        const float rstd_row = rstd[row];
+        const float rstd_of_row = rstd[row];
         float sum = 0.0F;
         if (c < width) {
             x_v = load<4>(x + row * width + c);
             dy_v = load<4>(dy + row * width + c);
             THUNDER_UNROLL
             for (int e = 0; e < 4; ++e) {
-                const float normed = x_v[e] * rstd_row;
+                const float normed = x_v[e] * rstd_of_row;
                 const float dnormed = dy_v[e] * weight_v[e];
                 sum += dnormed * normed;
             }
@@ -327,9 +337,9 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float
             Vec<float, 4> dx_v;
             THUNDER_UNROLL
             for (int e = 0; e < 4; ++e) {
-                const float normed = x_v[e] * rstd_row;
+                const float normed = x_v[e] * rstd_of_row;
                 const float dnormed = dy_v[e] * weight_v[e];
-                const float dx_own = rstd_row * (dnormed - normed * mean_dot);
+                const float dx_own = rstd_of_row * (dnormed - normed * mean_dot);
                 column_sum[e] += dy_v[e] * normed;
                 y_v[e] = normed * weight_v[e];
                 dx_v[e] = dresidual_in_v[e] + dx_own;
@@ -351,19 +361,19 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float
         barrier();
     }
     for (int p = thread_index(); p < width; p += 256) {
-        partials[block_index() * 16 + p] = totals[p];
+        partials[block_index() * width + p] = totals[p];
     }
 }
 
 // Finishes the sums.
 THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
     Gradient gradient, Global<const float> partials) {
-    constexpr int sums = 16;
+    constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
     float sum = 0.0F;
     for (int b = warp(); p < sums && b < 1; b += 8) {
-        sum += partials[b * 16 + p];
+        sum += partials[b * sums + p];
     }
     shared[thread_index()] = sum;
     barrier();
@@ -385,63 +395,64 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Aliased
 THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const float> dk, Global<const float> sin,
     Global<const float> cos, Global<const float> dq, Global<const float> dv_proj) {
     if (block_index() < 1) {
-        // dqkv_proj
+        // dq_proj
         const int block = block_index();
         constexpr int rows = B * T * NH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
         constexpr int c = 0;
-        const int i0 = row / 32;
-        const int i1 = row / 4 % 8;
-        const int i2 = row % 4;
-        const auto dq_v = load<2>(dq + i0 * 128 + i1 * 16 + i2 * 4 + c);
-        const auto cos_v = load<2>(cos + i1 * 4 + c);
-        const auto dq_v_2 = load<2>(dq + i0 * 128 + i1 * 16 + i2 * 4 + c + 2);
-        const auto sin_v = load<2>(sin + i1 * 4 + c + 2);
-        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
-        const auto sin_v_2 = load<2>(sin + i1 * 4 + c);
-        Vec<float, 2> dqkv_proj_v;
-        Vec<float, 2> dqkv_proj_v_2;
+        const int b = row / (T * NH);
+        const int t = row / NH % T;
+        const int h = row % NH;
+        const auto dq1_v = load<2>(dq + b * T * NH * HS + t * NH * HS + h * HS + c);
+        const auto cos1_v = load<2>(cos + t * HS + c);
+        const auto dq2_v = load<2>(dq + b * T * NH * HS + t * NH * HS + h * HS + c + HS / 2);
+        const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
+        const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
+        const auto sin1_v = load<2>(sin + t * HS + c);
+        Vec<float, 2> dq_proj1_v;
+        Vec<float, 2> dq_proj2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            dqkv_proj_v[e] = dq_v[e] * cos_v[e] + dq_v_2[e] * sin_v[e];
-            dqkv_proj_v_2[e] = dq_v_2[e] * cos_v_2[e] - dq_v[e] * sin_v_2[e];
+            dq_proj1_v[e] = dq1_v[e] * cos1_v[e] + dq2_v[e] * sin2_v[e];
+            dq_proj2_v[e] = dq2_v[e] * cos2_v[e] - dq1_v[e] * sin1_v[e];
         }
-        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c, dqkv_proj_v);
-        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 2, dqkv_proj_v_2);
+        store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c, dq_proj1_v);
+        store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + HS / 2, dq_proj2_v);
         return;
     }
     if (block_index() < 2) {
-        // dqkv_proj
+        // dk_proj
         const int block = block_index() - 1;
         constexpr int rows = B * T * KVH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
         constexpr int c = 0;
-        const int i0 = row / 16;
-        const int i1 = row / 2 % 8;
-        const int i2 = row % 2;
-        const auto dk_v = load<2>(dk + i0 * 64 + i1 * 8 + i2 * 4 + c);
-        const auto cos_v = load<2>(cos + i1 * 4 + c);
-        const auto dk_v_2 = load<2>(dk + i0 * 64 + i1 * 8 + i2 * 4 + c + 2);
-        const auto sin_v = load<2>(sin + i1 * 4 + c + 2);
-        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
-        const auto sin_v_2 = load<2>(sin + i1 * 4 + c);
-        Vec<float, 2> dqkv_proj_v;
-        Vec<float, 2> dqkv_proj_v_2;
+        const int b = row / (T * KVH);
+        const int t = row / KVH % T;
+        const int h = row % KVH;
+        const auto dk1_v = load<2>(dk + b * T * KVH * HS + t * KVH * HS + h * HS + c);
+        const auto cos1_v = load<2>(cos + t * HS + c);
+        const auto dk2_v = load<2>(dk + b * T * KVH * HS + t * KVH * HS + h * HS + c + HS / 2);
+        const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
+        const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
+        const auto sin1_v = load<2>(sin + t * HS + c);
+        Vec<float, 2> dk_proj1_v;
+        Vec<float, 2> dk_proj2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            dqkv_proj_v[e] = dk_v[e] * cos_v[e] + dk_v_2[e] * sin_v[e];
-            dqkv_proj_v_2[e] = dk_v_2[e] * cos_v_2[e] - dk_v[e] * sin_v_2[e];
+            dk_proj1_v[e] = dk1_v[e] * cos1_v[e] + dk2_v[e] * sin2_v[e];
+            dk_proj2_v[e] = dk2_v[e] * cos2_v[e] - dk1_v[e] * sin1_v[e];
         }
-        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 16, dqkv_proj_v);
-        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 18, dqkv_proj_v_2);
+        store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS, dk_proj1_v);
+        store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS + HS / 2,
+            dk_proj2_v);
         return;
     }
     {
-        // dqkv_proj
+        // dv_proj
         const int block = block_index() - 2;
         constexpr int rows = B * T, width = KVH * HS;
         const int i = block * 256 + thread_index();
@@ -449,11 +460,13 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const 
         const int row = i / (width / 4);
         const int c = i % (width / 4) * 4;
         const auto dv_proj_v = load<4>(dv_proj + row * width + c);
-        Vec<float, 4> dqkv_proj_v;
+        Vec<float, 4> dv_proj_v_2;
         THUNDER_UNROLL
         for (int e = 0; e < 4; ++e) {
-            dqkv_proj_v[e] = dv_proj_v[e];
+            dv_proj_v_2[e] = dv_proj_v[e];
         }
-        store(dqkv_proj + row * 32 + c + 24, dqkv_proj_v);
+        store(dqkv_proj + row * (NH + 2 * KVH) * HS + c + (NH + KVH) * HS, dv_proj_v_2);
     }
 }
+
+}  // namespace kernels

@@ -1,5 +1,6 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
+// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace vec_math = thunder::math;
 using namespace thunder;
 
 // rms_norm_forward:
-//   rstd = rsqrt(mean(x^2) + 1e-05)
+//   rstd = rsqrt(mean_C(x^2) + 1e-05)
 //   y = x * rstd * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
 // model.layers.{0..1}.post_attention_layernorm)
@@ -33,20 +34,20 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, 
                 const float residual = to_float(x_row[c]);
                 return residual * residual;
             });
-            const float rstd_row = vec_math::rsqrt(sum / width + 1e-05F);
+            const float rstd_of_row = vec_math::rsqrt(sum / width + 1e-05F);
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float normed = to_float(x_row[c]) * rstd_row;
+                const float normed = to_float(x_row[c]) * rstd_of_row;
                 y_row[c] = to_bf16(normed * weight[c]);
             }
-            rstd[row] = rstd_row;
+            rstd[row] = rstd_of_row;
         }
     });
 }
 
 // rms_norm_backward:
-//   dx = rstd * (dnormed - normed * mean(dnormed * normed))
-//   dweight += sum over rows(dy * normed)
+//   dx = rstd * (dnormed - normed * mean_C(dnormed * normed))
+//   dweight += sum_{B,T}(dy * normed)
 //   where dnormed = dy * weight
 //   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
@@ -62,10 +63,10 @@ void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* we
                 const bf16* dy_row = dy + row * width;
                 const bf16* x_row = x + row * width;
                 bf16* dx_row = dx + row * width;
-                const float rstd_row = rstd[row];
+                const float rstd_of_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
                     const float dnormed = to_float(dy_row[c]) * weight[c];
-                    const float normed = to_float(x_row[c]) * rstd_row;
+                    const float normed = to_float(x_row[c]) * rstd_of_row;
                     return dnormed * normed;
                 });
                 const float mean_dot = sum / width;
@@ -73,9 +74,9 @@ void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* we
                 for (std::int64_t c = 0; c < width; ++c) {
                     const float dnorm = to_float(dy_row[c]);
                     const float dnormed = dnorm * weight[c];
-                    const float normed = to_float(x_row[c]) * rstd_row;
+                    const float normed = to_float(x_row[c]) * rstd_of_row;
                     partial[c] += dnorm * normed;
-                    dx_row[c] = to_bf16(rstd_row * (dnormed - normed * mean_dot));
+                    dx_row[c] = to_bf16(rstd_of_row * (dnormed - normed * mean_dot));
                 }
             }
         },
@@ -127,12 +128,12 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
                 bf16* q_row = q + b * T * NH * HS + t * NH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float x1 = to_float(qkv_proj_row[c]);
-                    const float x2 = to_float(qkv_proj_row[c + HS / 2]);
-                    const float y1 = x1 * cos_row[c] - x2 * sin_row[c];
-                    const float y2 = x2 * cos_row[c + HS / 2] + x1 * sin_row[c + HS / 2];
-                    q_row[c] = to_bf16(y1);
-                    q_row[c + HS / 2] = to_bf16(y2);
+                    const float q_proj1 = to_float(qkv_proj_row[c]);
+                    const float q_proj2 = to_float(qkv_proj_row[c + HS / 2]);
+                    const float q1 = q_proj1 * cos_row[c] - q_proj2 * sin_row[c];
+                    const float q2 = q_proj2 * cos_row[c + HS / 2] + q_proj1 * sin_row[c + HS / 2];
+                    q_row[c] = to_bf16(q1);
+                    q_row[c + HS / 2] = to_bf16(q2);
                 }
             }
         });
@@ -151,12 +152,12 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
                 bf16* k_row = k + b * T * KVH * HS + t * KVH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float x1 = to_float(qkv_proj_row[c + NH * HS]);
-                    const float x2 = to_float(qkv_proj_row[c + NH * HS + HS / 2]);
-                    const float y1 = x1 * cos_row[c] - x2 * sin_row[c];
-                    const float y2 = x2 * cos_row[c + HS / 2] + x1 * sin_row[c + HS / 2];
-                    k_row[c] = to_bf16(y1);
-                    k_row[c + HS / 2] = to_bf16(y2);
+                    const float k_proj1 = to_float(qkv_proj_row[c + NH * HS]);
+                    const float k_proj2 = to_float(qkv_proj_row[c + NH * HS + HS / 2]);
+                    const float k1 = k_proj1 * cos_row[c] - k_proj2 * sin_row[c];
+                    const float k2 = k_proj2 * cos_row[c + HS / 2] + k_proj1 * sin_row[c + HS / 2];
+                    k_row[c] = to_bf16(k1);
+                    k_row[c + HS / 2] = to_bf16(k2);
                 }
             }
         });
@@ -164,7 +165,7 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
 }
 
 // swiglu_forward:
-//   y = gate * sigmoid(gate) * up
+//   y = silu(gate) * up
 //   where gate, up = gate_up_proj
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
@@ -177,17 +178,18 @@ void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
                 const float gate = to_float(gate_up_proj_row[c]);
+                const float silu = gate * vec_math::sigmoid(gate);
                 const float up = to_float(gate_up_proj_row[c + H]);
-                y_row[c] = to_bf16(gate * vec_math::sigmoid(gate) * up);
+                y_row[c] = to_bf16(silu * up);
             }
         }
     });
 }
 
 // swiglu_backward:
-//   y = gate * sigmoid(gate) * up
-//   dgate = dy * up * (sigmoid(gate) * (gate * (1 - sigmoid(gate)) + 1))
-//   dup = dy * (gate * sigmoid(gate))
+//   y = silu(gate) * up
+//   dgate = dy * up * silu'(gate)
+//   dup = dy * silu(gate)
 //   where gate, up = gate_up_proj
 //   where dgate_up_proj = dgate, dup
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
@@ -221,8 +223,8 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 
 // rms_norm_backward_add:
 //   post_attention_layernorm = normed * weight
-//   dresidual = dy_2 + rstd * (dnormed - normed * mean(dnormed * normed))
-//   dweight += sum over rows(dy * normed)
+//   dresidual = dy_2 + rstd * (dnormed - normed * mean_C(dnormed * normed))
+//   dweight += sum_{B,T}(dy * normed)
 //   where normed = x * rstd
 //   where dnormed = dy * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
@@ -242,20 +244,20 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
                 const bf16* dy_row = dy + row * width;
                 bf16* post_attention_layernorm_row = post_attention_layernorm + row * width;
                 bf16* dresidual_row = dresidual + row * width;
-                const float rstd_row = rstd[row];
+                const float rstd_of_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                    const float normed = to_float(x_row[c]) * rstd_row;
+                    const float normed = to_float(x_row[c]) * rstd_of_row;
                     const float dnormed = to_float(dy_row[c]) * weight[c];
                     return dnormed * normed;
                 });
                 const float mean_dot = sum / width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float normed = to_float(x_row[c]) * rstd_row;
+                    const float normed = to_float(x_row[c]) * rstd_of_row;
                     const float post_attention_layernorm_c = normed * weight[c];
                     const float dpost_attention_layernorm = to_float(dy_row[c]);
                     const float dnormed = dpost_attention_layernorm * weight[c];
-                    const float dresidual_c = to_float(dy_2_row[c]) + rstd_row * (dnormed - normed * mean_dot);
+                    const float dresidual_c = to_float(dy_2_row[c]) + rstd_of_row * (dnormed - normed * mean_dot);
                     partial[c] += dpost_attention_layernorm * normed;
                     post_attention_layernorm_row[c] = to_bf16(post_attention_layernorm_c);
                     dresidual_row[c] = to_bf16(dresidual_c);
@@ -278,7 +280,7 @@ void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const flo
     const bf16* dv_proj, Stream& stream) {
     const Timed timed("rotary_inverse", {.bytes = 2304, .flops = 1920}, stream);
     {
-        // dqkv_proj
+        // dq_proj
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
@@ -291,18 +293,18 @@ void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const flo
                 bf16* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float x1 = to_float(dq_row[c]);
-                    const float x2 = to_float(dq_row[c + HS / 2]);
-                    const float y1 = x1 * cos_row[c] + x2 * sin_row[c + HS / 2];
-                    const float y2 = x2 * cos_row[c + HS / 2] - x1 * sin_row[c];
-                    dqkv_proj_row[c] = to_bf16(y1);
-                    dqkv_proj_row[c + HS / 2] = to_bf16(y2);
+                    const float dq1 = to_float(dq_row[c]);
+                    const float dq2 = to_float(dq_row[c + HS / 2]);
+                    const float dq_proj1 = dq1 * cos_row[c] + dq2 * sin_row[c + HS / 2];
+                    const float dq_proj2 = dq2 * cos_row[c + HS / 2] - dq1 * sin_row[c];
+                    dqkv_proj_row[c] = to_bf16(dq_proj1);
+                    dqkv_proj_row[c + HS / 2] = to_bf16(dq_proj2);
                 }
             }
         });
     }
     {
-        // dqkv_proj
+        // dk_proj
         constexpr std::int64_t rows = B * T * KVH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
@@ -315,18 +317,18 @@ void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const flo
                 bf16* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float x1 = to_float(dk_row[c]);
-                    const float x2 = to_float(dk_row[c + HS / 2]);
-                    const float y1 = x1 * cos_row[c] + x2 * sin_row[c + HS / 2];
-                    const float y2 = x2 * cos_row[c + HS / 2] - x1 * sin_row[c];
-                    dqkv_proj_row[c + NH * HS] = to_bf16(y1);
-                    dqkv_proj_row[c + NH * HS + HS / 2] = to_bf16(y2);
+                    const float dk1 = to_float(dk_row[c]);
+                    const float dk2 = to_float(dk_row[c + HS / 2]);
+                    const float dk_proj1 = dk1 * cos_row[c] + dk2 * sin_row[c + HS / 2];
+                    const float dk_proj2 = dk2 * cos_row[c + HS / 2] - dk1 * sin_row[c];
+                    dqkv_proj_row[c + NH * HS] = to_bf16(dk_proj1);
+                    dqkv_proj_row[c + NH * HS + HS / 2] = to_bf16(dk_proj2);
                 }
             }
         });
     }
     {
-        // dqkv_proj
+        // dv_proj
         constexpr std::int64_t rows = B * T, width = KVH * HS;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {

@@ -5,6 +5,8 @@
 #include "device/timed.h"
 #include "kernels.h"
 
+using namespace kernels;
+
 void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
     const Timed timed("rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
     launch("rms_norm_forward", rms_norm_forward_kernel, 2, 256, stream, rstd, y, x, weight);

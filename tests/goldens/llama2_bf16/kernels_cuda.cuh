@@ -1,6 +1,7 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
 // fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
+// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -8,8 +9,13 @@
 
 using namespace thunder;
 
+namespace kernels {
+
+// In 32 bits, as indices are here.
+inline constexpr int B = ::B, T = ::T, L = ::L, V = ::V, C = ::C, NH = ::NH, KVH = ::KVH, HS = ::HS, H = ::H;
+
 // rms_norm_forward:
-//   rstd = rsqrt(mean(x^2) + 1e-05)
+//   rstd = rsqrt(mean_C(x^2) + 1e-05)
 //   y = x * rstd * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
 // model.layers.{0..1}.post_attention_layernorm)
@@ -30,25 +36,25 @@ THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y,
         }
     }
     sum = warp_sum(sum);
-    const float rstd_row = math::rsqrt(sum / width + 1e-05F);
+    const float rstd_of_row = math::rsqrt(sum / width + 1e-05F);
     if (c < width) {
         const auto weight_v = load<8>(weight + c);
         Vec<bf16, 8> y_v;
         THUNDER_UNROLL
         for (int e = 0; e < 8; ++e) {
-            const float normed = to_float(x_v[e]) * rstd_row;
+            const float normed = to_float(x_v[e]) * rstd_of_row;
             y_v[e] = to_bf16(normed * weight_v[e]);
         }
         store(y + row * width + c, y_v);
     }
     if (lane() == 0) {
-        rstd[row] = rstd_row;
+        rstd[row] = rstd_of_row;
     }
 }
 
 // rms_norm_backward:
-//   dx = rstd * (dnormed - normed * mean(dnormed * normed))
-//   dweight += sum over rows(dy * normed)
+//   dx = rstd * (dnormed - normed * mean_C(dnormed * normed))
+//   dweight += sum_{B,T}(dy * normed)
 //   where dnormed = dy * weight
 //   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
@@ -66,7 +72,7 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf1
     for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
         Vec<bf16, 8> dy_v;
         Vec<bf16, 8> x_v;
-        const float rstd_row = rstd[row];
+        const float rstd_of_row = rstd[row];
         float sum = 0.0F;
         if (c < width) {
             dy_v = load<8>(dy + row * width + c);
@@ -74,7 +80,7 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf1
             THUNDER_UNROLL
             for (int e = 0; e < 8; ++e) {
                 const float dnormed = to_float(dy_v[e]) * weight_v[e];
-                const float normed = to_float(x_v[e]) * rstd_row;
+                const float normed = to_float(x_v[e]) * rstd_of_row;
                 sum += dnormed * normed;
             }
         }
@@ -86,9 +92,9 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf1
             for (int e = 0; e < 8; ++e) {
                 const float dnorm = to_float(dy_v[e]);
                 const float dnormed = dnorm * weight_v[e];
-                const float normed = to_float(x_v[e]) * rstd_row;
+                const float normed = to_float(x_v[e]) * rstd_of_row;
                 column_sum[e] += dnorm * normed;
-                dx_v[e] = to_bf16(rstd_row * (dnormed - normed * mean_dot));
+                dx_v[e] = to_bf16(rstd_of_row * (dnormed - normed * mean_dot));
             }
             store(dx + row * width + c, dx_v);
         }
@@ -106,19 +112,19 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf1
         barrier();
     }
     for (int p = thread_index(); p < width; p += 256) {
-        partials[block_index() * 16 + p] = totals[p];
+        partials[block_index() * width + p] = totals[p];
     }
 }
 
 // Finishes the sums.
 THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
     Gradient gradient, Global<const float> partials) {
-    constexpr int sums = 16;
+    constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
     float sum = 0.0F;
     for (int b = warp(); p < sums && b < 1; b += 8) {
-        sum += partials[b * 16 + p];
+        sum += partials[b * sums + p];
     }
     shared[thread_index()] = sum;
     barrier();
@@ -181,28 +187,29 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
         if (i >= rows * (width / 2)) return;
         const int row = i;
         constexpr int c = 0;
-        const int i0 = row / 32;
-        const int i1 = row / 4 % 8;
-        const int i2 = row % 4;
-        const auto qkv_proj_v = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c);
-        const auto cos_v = load<2>(cos + i1 * 4 + c);
-        const auto qkv_proj_v_2 = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 2);
-        const auto sin_v = load<2>(sin + i1 * 4 + c);
-        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
-        const auto sin_v_2 = load<2>(sin + i1 * 4 + c + 2);
-        Vec<bf16, 2> q_v;
-        Vec<bf16, 2> q_v_2;
+        const int b = row / (T * NH);
+        const int t = row / NH % T;
+        const int h = row % NH;
+        const auto q_proj1_v = load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c);
+        const auto cos1_v = load<2>(cos + t * HS + c);
+        const auto q_proj2_v =
+            load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + HS / 2);
+        const auto sin1_v = load<2>(sin + t * HS + c);
+        const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
+        const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
+        Vec<bf16, 2> q1_v;
+        Vec<bf16, 2> q2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float x1 = to_float(qkv_proj_v[e]);
-            const float x2 = to_float(qkv_proj_v_2[e]);
-            const float y1 = x1 * cos_v[e] - x2 * sin_v[e];
-            const float y2 = x2 * cos_v_2[e] + x1 * sin_v_2[e];
-            q_v[e] = to_bf16(y1);
-            q_v_2[e] = to_bf16(y2);
+            const float q_proj1 = to_float(q_proj1_v[e]);
+            const float q_proj2 = to_float(q_proj2_v[e]);
+            const float q1 = q_proj1 * cos1_v[e] - q_proj2 * sin1_v[e];
+            const float q2 = q_proj2 * cos2_v[e] + q_proj1 * sin2_v[e];
+            q1_v[e] = to_bf16(q1);
+            q2_v[e] = to_bf16(q2);
         }
-        store(q + i0 * 128 + i1 * 16 + i2 * 4 + c, q_v);
-        store(q + i0 * 128 + i1 * 16 + i2 * 4 + c + 2, q_v_2);
+        store(q + b * T * NH * HS + t * NH * HS + h * HS + c, q1_v);
+        store(q + b * T * NH * HS + t * NH * HS + h * HS + c + HS / 2, q2_v);
         return;
     }
     {
@@ -213,33 +220,35 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
         if (i >= rows * (width / 2)) return;
         const int row = i;
         constexpr int c = 0;
-        const int i0 = row / 16;
-        const int i1 = row / 2 % 8;
-        const int i2 = row % 2;
-        const auto qkv_proj_v = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 16);
-        const auto cos_v = load<2>(cos + i1 * 4 + c);
-        const auto qkv_proj_v_2 = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 18);
-        const auto sin_v = load<2>(sin + i1 * 4 + c);
-        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
-        const auto sin_v_2 = load<2>(sin + i1 * 4 + c + 2);
-        Vec<bf16, 2> k_v;
-        Vec<bf16, 2> k_v_2;
+        const int b = row / (T * KVH);
+        const int t = row / KVH % T;
+        const int h = row % KVH;
+        const auto k_proj1_v =
+            load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS);
+        const auto cos1_v = load<2>(cos + t * HS + c);
+        const auto k_proj2_v =
+            load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS + HS / 2);
+        const auto sin1_v = load<2>(sin + t * HS + c);
+        const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
+        const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
+        Vec<bf16, 2> k1_v;
+        Vec<bf16, 2> k2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float x1 = to_float(qkv_proj_v[e]);
-            const float x2 = to_float(qkv_proj_v_2[e]);
-            const float y1 = x1 * cos_v[e] - x2 * sin_v[e];
-            const float y2 = x2 * cos_v_2[e] + x1 * sin_v_2[e];
-            k_v[e] = to_bf16(y1);
-            k_v_2[e] = to_bf16(y2);
+            const float k_proj1 = to_float(k_proj1_v[e]);
+            const float k_proj2 = to_float(k_proj2_v[e]);
+            const float k1 = k_proj1 * cos1_v[e] - k_proj2 * sin1_v[e];
+            const float k2 = k_proj2 * cos2_v[e] + k_proj1 * sin2_v[e];
+            k1_v[e] = to_bf16(k1);
+            k2_v[e] = to_bf16(k2);
         }
-        store(k + i0 * 64 + i1 * 8 + i2 * 4 + c, k_v);
-        store(k + i0 * 64 + i1 * 8 + i2 * 4 + c + 2, k_v_2);
+        store(k + b * T * KVH * HS + t * KVH * HS + h * HS + c, k1_v);
+        store(k + b * T * KVH * HS + t * KVH * HS + h * HS + c + HS / 2, k2_v);
     }
 }
 
 // swiglu_forward:
-//   y = gate * sigmoid(gate) * up
+//   y = silu(gate) * up
 //   where gate, up = gate_up_proj
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 8 elements.
@@ -249,22 +258,23 @@ THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gat
     if (i >= rows * (width / 8)) return;
     const int row = i / (width / 8);
     const int c = i % (width / 8) * 8;
-    const auto gate_up_proj_v = load<8>(gate_up_proj + row * 48 + c);
-    const auto gate_up_proj_v_2 = load<8>(gate_up_proj + row * 48 + c + 24);
+    const auto gate_v = load<8>(gate_up_proj + row * 2 * H + c);
+    const auto up_v = load<8>(gate_up_proj + row * 2 * H + c + H);
     Vec<bf16, 8> y_v;
     THUNDER_UNROLL
     for (int e = 0; e < 8; ++e) {
-        const float gate = to_float(gate_up_proj_v[e]);
-        const float up = to_float(gate_up_proj_v_2[e]);
-        y_v[e] = to_bf16(gate * math::sigmoid(gate) * up);
+        const float gate = to_float(gate_v[e]);
+        const float silu = gate * math::sigmoid(gate);
+        const float up = to_float(up_v[e]);
+        y_v[e] = to_bf16(silu * up);
     }
     store(y + row * width + c, y_v);
 }
 
 // swiglu_backward:
-//   y = gate * sigmoid(gate) * up
-//   dgate = dy * up * (sigmoid(gate) * (gate * (1 - sigmoid(gate)) + 1))
-//   dup = dy * (gate * sigmoid(gate))
+//   y = silu(gate) * up
+//   dgate = dy * up * silu'(gate)
+//   dup = dy * silu(gate)
 //   where gate, up = gate_up_proj
 //   where dgate_up_proj = dgate, dup
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
@@ -276,35 +286,35 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_
     if (i >= rows * (width / 8)) return;
     const int row = i / (width / 8);
     const int c = i % (width / 8) * 8;
-    const auto gate_up_proj_v = load<8>(gate_up_proj + row * 48 + c);
-    const auto gate_up_proj_v_2 = load<8>(gate_up_proj + row * 48 + c + 24);
+    const auto gate_v = load<8>(gate_up_proj + row * 2 * H + c);
+    const auto up_v = load<8>(gate_up_proj + row * 2 * H + c + H);
     const auto dy_v = load<8>(dy + row * width + c);
     Vec<bf16, 8> y_v;
-    Vec<bf16, 8> dgate_up_proj_v;
-    Vec<bf16, 8> dgate_up_proj_v_2;
+    Vec<bf16, 8> dgate_v;
+    Vec<bf16, 8> dup_v;
     THUNDER_UNROLL
     for (int e = 0; e < 8; ++e) {
-        const float gate = to_float(gate_up_proj_v[e]);
+        const float gate = to_float(gate_v[e]);
         const float sigmoid = math::sigmoid(gate);
         const float silu = gate * sigmoid;
-        const float up = to_float(gate_up_proj_v_2[e]);
+        const float up = to_float(up_v[e]);
         const float dswiglu = to_float(dy_v[e]);
         const float slope = sigmoid * (gate * (1.0F - sigmoid) + 1.0F);
         const float dgate = dswiglu * up * slope;
         const float dup = dswiglu * silu;
         y_v[e] = to_bf16(silu * up);
-        dgate_up_proj_v[e] = to_bf16(dgate);
-        dgate_up_proj_v_2[e] = to_bf16(dup);
+        dgate_v[e] = to_bf16(dgate);
+        dup_v[e] = to_bf16(dup);
     }
     store(y + row * width + c, y_v);
-    store(dgate_up_proj + row * 48 + c, dgate_up_proj_v);
-    store(dgate_up_proj + row * 48 + c + 24, dgate_up_proj_v_2);
+    store(dgate_up_proj + row * 2 * H + c, dgate_v);
+    store(dgate_up_proj + row * 2 * H + c + H, dup_v);
 }
 
 // rms_norm_backward_add:
 //   post_attention_layernorm = normed * weight
-//   dresidual = dy_2 + rstd * (dnormed - normed * mean(dnormed * normed))
-//   dweight += sum over rows(dy * normed)
+//   dresidual = dy_2 + rstd * (dnormed - normed * mean_C(dnormed * normed))
+//   dweight += sum_{B,T}(dy * normed)
 //   where normed = x * rstd
 //   where dnormed = dy * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
@@ -324,14 +334,14 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_la
     for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
         Vec<bf16, 8> x_v;
         Vec<bf16, 8> dy_v;
-        const float rstd_row = rstd[row];
+        const float rstd_of_row = rstd[row];
         float sum = 0.0F;
         if (c < width) {
             x_v = load<8>(x + row * width + c);
             dy_v = load<8>(dy + row * width + c);
             THUNDER_UNROLL
             for (int e = 0; e < 8; ++e) {
-                const float normed = to_float(x_v[e]) * rstd_row;
+                const float normed = to_float(x_v[e]) * rstd_of_row;
                 const float dnormed = to_float(dy_v[e]) * weight_v[e];
                 sum += dnormed * normed;
             }
@@ -344,11 +354,11 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_la
             Vec<bf16, 8> dresidual_v;
             THUNDER_UNROLL
             for (int e = 0; e < 8; ++e) {
-                const float normed = to_float(x_v[e]) * rstd_row;
+                const float normed = to_float(x_v[e]) * rstd_of_row;
                 const float post_attention_layernorm_c = normed * weight_v[e];
                 const float dpost_attention_layernorm = to_float(dy_v[e]);
                 const float dnormed = dpost_attention_layernorm * weight_v[e];
-                const float dresidual_c = to_float(dy_2_v[e]) + rstd_row * (dnormed - normed * mean_dot);
+                const float dresidual_c = to_float(dy_2_v[e]) + rstd_of_row * (dnormed - normed * mean_dot);
                 column_sum[e] += dpost_attention_layernorm * normed;
                 post_attention_layernorm_v[e] = to_bf16(post_attention_layernorm_c);
                 dresidual_v[e] = to_bf16(dresidual_c);
@@ -370,19 +380,19 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_la
         barrier();
     }
     for (int p = thread_index(); p < width; p += 256) {
-        partials[block_index() * 16 + p] = totals[p];
+        partials[block_index() * width + p] = totals[p];
     }
 }
 
 // Finishes the sums.
 THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
     Gradient gradient, Global<const float> partials) {
-    constexpr int sums = 16;
+    constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
     float sum = 0.0F;
     for (int b = warp(); p < sums && b < 1; b += 8) {
-        sum += partials[b * 16 + p];
+        sum += partials[b * sums + p];
     }
     shared[thread_index()] = sum;
     barrier();
@@ -404,71 +414,72 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Aliased
 THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const bf16> dk, Global<const float> sin,
     Global<const float> cos, Global<const bf16> dq, Global<const bf16> dv_proj) {
     if (block_index() < 1) {
-        // dqkv_proj
+        // dq_proj
         const int block = block_index();
         constexpr int rows = B * T * NH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
         constexpr int c = 0;
-        const int i0 = row / 32;
-        const int i1 = row / 4 % 8;
-        const int i2 = row % 4;
-        const auto dq_v = load<2>(dq + i0 * 128 + i1 * 16 + i2 * 4 + c);
-        const auto cos_v = load<2>(cos + i1 * 4 + c);
-        const auto dq_v_2 = load<2>(dq + i0 * 128 + i1 * 16 + i2 * 4 + c + 2);
-        const auto sin_v = load<2>(sin + i1 * 4 + c + 2);
-        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
-        const auto sin_v_2 = load<2>(sin + i1 * 4 + c);
-        Vec<bf16, 2> dqkv_proj_v;
-        Vec<bf16, 2> dqkv_proj_v_2;
+        const int b = row / (T * NH);
+        const int t = row / NH % T;
+        const int h = row % NH;
+        const auto dq1_v = load<2>(dq + b * T * NH * HS + t * NH * HS + h * HS + c);
+        const auto cos1_v = load<2>(cos + t * HS + c);
+        const auto dq2_v = load<2>(dq + b * T * NH * HS + t * NH * HS + h * HS + c + HS / 2);
+        const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
+        const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
+        const auto sin1_v = load<2>(sin + t * HS + c);
+        Vec<bf16, 2> dq_proj1_v;
+        Vec<bf16, 2> dq_proj2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float x1 = to_float(dq_v[e]);
-            const float x2 = to_float(dq_v_2[e]);
-            const float y1 = x1 * cos_v[e] + x2 * sin_v[e];
-            const float y2 = x2 * cos_v_2[e] - x1 * sin_v_2[e];
-            dqkv_proj_v[e] = to_bf16(y1);
-            dqkv_proj_v_2[e] = to_bf16(y2);
+            const float dq1 = to_float(dq1_v[e]);
+            const float dq2 = to_float(dq2_v[e]);
+            const float dq_proj1 = dq1 * cos1_v[e] + dq2 * sin2_v[e];
+            const float dq_proj2 = dq2 * cos2_v[e] - dq1 * sin1_v[e];
+            dq_proj1_v[e] = to_bf16(dq_proj1);
+            dq_proj2_v[e] = to_bf16(dq_proj2);
         }
-        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c, dqkv_proj_v);
-        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 2, dqkv_proj_v_2);
+        store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c, dq_proj1_v);
+        store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + HS / 2, dq_proj2_v);
         return;
     }
     if (block_index() < 2) {
-        // dqkv_proj
+        // dk_proj
         const int block = block_index() - 1;
         constexpr int rows = B * T * KVH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
         constexpr int c = 0;
-        const int i0 = row / 16;
-        const int i1 = row / 2 % 8;
-        const int i2 = row % 2;
-        const auto dk_v = load<2>(dk + i0 * 64 + i1 * 8 + i2 * 4 + c);
-        const auto cos_v = load<2>(cos + i1 * 4 + c);
-        const auto dk_v_2 = load<2>(dk + i0 * 64 + i1 * 8 + i2 * 4 + c + 2);
-        const auto sin_v = load<2>(sin + i1 * 4 + c + 2);
-        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
-        const auto sin_v_2 = load<2>(sin + i1 * 4 + c);
-        Vec<bf16, 2> dqkv_proj_v;
-        Vec<bf16, 2> dqkv_proj_v_2;
+        const int b = row / (T * KVH);
+        const int t = row / KVH % T;
+        const int h = row % KVH;
+        const auto dk1_v = load<2>(dk + b * T * KVH * HS + t * KVH * HS + h * HS + c);
+        const auto cos1_v = load<2>(cos + t * HS + c);
+        const auto dk2_v = load<2>(dk + b * T * KVH * HS + t * KVH * HS + h * HS + c + HS / 2);
+        const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
+        const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
+        const auto sin1_v = load<2>(sin + t * HS + c);
+        Vec<bf16, 2> dk_proj1_v;
+        Vec<bf16, 2> dk_proj2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float x1 = to_float(dk_v[e]);
-            const float x2 = to_float(dk_v_2[e]);
-            const float y1 = x1 * cos_v[e] + x2 * sin_v[e];
-            const float y2 = x2 * cos_v_2[e] - x1 * sin_v_2[e];
-            dqkv_proj_v[e] = to_bf16(y1);
-            dqkv_proj_v_2[e] = to_bf16(y2);
+            const float dk1 = to_float(dk1_v[e]);
+            const float dk2 = to_float(dk2_v[e]);
+            const float dk_proj1 = dk1 * cos1_v[e] + dk2 * sin2_v[e];
+            const float dk_proj2 = dk2 * cos2_v[e] - dk1 * sin1_v[e];
+            dk_proj1_v[e] = to_bf16(dk_proj1);
+            dk_proj2_v[e] = to_bf16(dk_proj2);
         }
-        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 16, dqkv_proj_v);
-        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 18, dqkv_proj_v_2);
+        store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS, dk_proj1_v);
+        store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS + HS / 2,
+            dk_proj2_v);
         return;
     }
     {
-        // dqkv_proj
+        // dv_proj
         const int block = block_index() - 2;
         constexpr int rows = B * T, width = KVH * HS;
         const int i = block * 256 + thread_index();
@@ -476,11 +487,13 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
         const int row = i;
         constexpr int c = 0;
         const auto dv_proj_v = load<8>(dv_proj + row * width + c);
-        Vec<bf16, 8> dqkv_proj_v;
+        Vec<bf16, 8> dv_proj_v_2;
         THUNDER_UNROLL
         for (int e = 0; e < 8; ++e) {
-            dqkv_proj_v[e] = dv_proj_v[e];
+            dv_proj_v_2[e] = dv_proj_v[e];
         }
-        store(dqkv_proj + row * 32 + c + 24, dqkv_proj_v);
+        store(dqkv_proj + row * (NH + 2 * KVH) * HS + c + (NH + KVH) * HS, dv_proj_v_2);
     }
 }
+
+}  // namespace kernels

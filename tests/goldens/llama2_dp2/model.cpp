@@ -64,7 +64,7 @@ void Model::forward_backward(MicroStep micro_step) {
             decoder_layer_saved(arenas_, layer), arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
     }
 
-    // model.norm: rstd = rsqrt(mean(residual^2) + 1e-05); norm = residual * rstd * w_norm
+    // model.norm: rstd = rsqrt(mean_C(residual^2) + 1e-05); norm = residual * rstd * w_norm
     rms_norm_forward(rstd, norm, residual, w_norm, stream);
     // lm_head: y = x Wᵀ
     linear_forward({.y = lm_head, .x = norm, .weight = w_lm_head, .rows = B * T, .in = C, .out = V}, stream);
@@ -80,8 +80,8 @@ void Model::forward_backward(MicroStep micro_step) {
     linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = gradient, .rows = B * T,
         .in = C, .out = V}, stream);
     // model.norm:
-    //   dresidual = rstd * (dnormed - normed * mean(dnormed * normed))
-    //   g_norm += sum over rows(dnorm * normed)
+    //   dresidual = rstd * (dnormed - normed * mean_C(dnormed * normed))
+    //   g_norm += sum_{B,T}(dnorm * normed)
     //   where dnormed = dnorm * w_norm
     //   where normed = residual * rstd
     rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, gradient, stream);

@@ -102,7 +102,7 @@ void Model::forward_backward(MicroStep micro_step) {
         stream.record(layers_free_);
     }
 
-    // model.norm: rstd = rsqrt(mean(residual^2) + 1e-05); norm = residual * rstd * w_norm
+    // model.norm: rstd = rsqrt(mean_C(residual^2) + 1e-05); norm = residual * rstd * w_norm
     rms_norm_forward(rstd, norm, residual, w_norm, stream);
     // the next call reads lm_head
     stream.wait(lm_head_done_);
@@ -130,8 +130,8 @@ void Model::forward_backward(MicroStep micro_step) {
         all_reduce(arenas_, unit::lm_head_replicas, replicate);
     }
     // model.norm:
-    //   dresidual = rstd * (dnormed - normed * mean(dnormed * normed))
-    //   g_norm = sum over rows(dnorm * normed)
+    //   dresidual = rstd * (dnormed - normed * mean_C(dnormed * normed))
+    //   g_norm = sum_{B,T}(dnorm * normed)
     //   where dnormed = dnorm * w_norm
     //   where normed = residual * rstd
     rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, Gradient::overwrite, stream);

@@ -1,12 +1,18 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
 // fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
+// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #pragma once
 
 #include "device/cuda/device.h"
 #include "sizes.h"
 
 using namespace thunder;
+
+namespace kernels {
+
+// In 32 bits, as indices are here.
+inline constexpr int B = ::B;
 
 // net_tanh_backward:
 //   dlinear_2 = dtanh - dtanh * tanh^2
@@ -79,3 +85,5 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight_after,
         loss_weight_after[0] = loss_weight_value + weight;
     }
 }
+
+}  // namespace kernels

@@ -5,6 +5,8 @@
 #include "device/timed.h"
 #include "kernels.h"
 
+using namespace kernels;
+
 void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, Stream& stream) {
     const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, stream);
     launch("net_tanh_backward", net_tanh_backward_kernel, 1, 256, stream, dlinear_2, tanh, dtanh);

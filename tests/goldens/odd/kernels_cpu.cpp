@@ -1,5 +1,6 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
+// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -17,13 +18,13 @@ namespace vec_math = thunder::math;
 using namespace thunder;
 
 // basins_forward:
-//   largest = max(gauge)
-//   added = gauge + (max(difference, 0) + log(exp(-abs(difference)) + 1)) / largest
-//   largest_2 = max(added)
-//   quotient = (max(difference_2, 0) + log(exp(-abs(difference_2)) + 1)) / largest_2
+//   largest = max_columns(gauge)
+//   added = gauge + softplus(difference) / largest
+//   largest_2 = max_columns(added)
+//   quotient = softplus(difference_2) / largest_2
 //   added_3 = abs(added + quotient) + 1
 //   logarithm = log(added_3)
-//   total_2 = sum((added == largest_2))
+//   total_2 = sum_columns((added == largest_2))
 //   sigmoid = sigmoid(difference_2)
 //   cosine = cos(product_2)
 //   sigmoid_2 = sigmoid(difference)
@@ -49,35 +50,35 @@ void basins_forward(float* largest, float* added, float* largest_2, float* quoti
             float* cosine_row = cosine + row * width;
             float* sigmoid_2_row = sigmoid_2 + row * width;
             float* cosine_2_row = cosine_2 + row * width;
-            const float basins_0_level_row = basins_0_level[row];
-            const float largest_row = row_max<float>(width, [&](std::int64_t c) {
+            const float basins_0_level_of_row = basins_0_level[row];
+            const float largest_of_row = row_max<float>(width, [&](std::int64_t c) {
                 return gauge_row[c];
             });
-            const float basins_1_level_row = basins_1_level[row];
-            const float largest_2_row = row_max<float>(width, [&](std::int64_t c) {
-                const float difference = vec_math::sin(gauge_row[c] * basins_0_period[c]) - basins_0_level_row;
+            const float basins_1_level_of_row = basins_1_level[row];
+            const float largest_2_of_row = row_max<float>(width, [&](std::int64_t c) {
+                const float difference = vec_math::sin(gauge_row[c] * basins_0_period[c]) - basins_0_level_of_row;
                 const float softplus = std::max<float>(difference, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
-                return gauge_row[c] + softplus / largest_row;
+                return gauge_row[c] + softplus / largest_of_row;
             });
-            const float total_2_row = row_sum<float>(width, [&](std::int64_t c) {
-                const float difference = vec_math::sin(gauge_row[c] * basins_0_period[c]) - basins_0_level_row;
+            const float total_2_of_row = row_sum<float>(width, [&](std::int64_t c) {
+                const float difference = vec_math::sin(gauge_row[c] * basins_0_period[c]) - basins_0_level_of_row;
                 const float softplus = std::max<float>(difference, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
-                return static_cast<float>(gauge_row[c] + softplus / largest_row == largest_2_row);
+                return static_cast<float>(gauge_row[c] + softplus / largest_of_row == largest_2_of_row);
             });
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
                 const float product = gauge_row[c] * basins_0_period[c];
-                const float difference = vec_math::sin(product) - basins_0_level_row;
+                const float difference = vec_math::sin(product) - basins_0_level_of_row;
                 const float softplus = std::max<float>(difference, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
-                const float added_c = gauge_row[c] + softplus / largest_row;
+                const float added_c = gauge_row[c] + softplus / largest_of_row;
                 const float product_2 = added_c * basins_1_period[c];
-                const float difference_2 = vec_math::sin(product_2) - basins_1_level_row;
+                const float difference_2 = vec_math::sin(product_2) - basins_1_level_of_row;
                 const float softplus_2 = std::max<float>(difference_2, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference_2)) + 1.0F);
-                const float quotient_c = softplus_2 / largest_2_row;
+                const float quotient_c = softplus_2 / largest_2_of_row;
                 const float added_3_c = vec_math::abs(added_c + quotient_c) + 1.0F;
                 const float logarithm_c = vec_math::log(added_3_c);
                 const float sigmoid_c = vec_math::sigmoid(difference_2);
@@ -93,17 +94,17 @@ void basins_forward(float* largest, float* added, float* largest_2, float* quoti
                 sigmoid_2_row[c] = sigmoid_2_c;
                 cosine_2_row[c] = cosine_2_c;
             }
-            largest[row] = largest_row;
-            largest_2[row] = largest_2_row;
-            total_2[row] = total_2_row;
+            largest[row] = largest_of_row;
+            largest_2[row] = largest_2_of_row;
+            total_2[row] = total_2_of_row;
         }
     });
 }
 
 // shore_forward:
-//   total = sum over rows(cos(chosen))
+//   total = sum_rows(cos(chosen))
 //   sine = sin(chosen)
-//   where chosen = logarithm * shore_slope > 0.5 ? logarithm * shore_slope : 1 / logarithm
+//   where chosen = logarithmᵀ * shore_slope > 0.5 ? logarithmᵀ * shore_slope : 1 / logarithmᵀ
 // Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
 void shore_forward(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
     const Timed timed("shore_forward", {.bytes = 744, .flops = 1740}, stream);
@@ -112,13 +113,13 @@ void shore_forward(float* total, float* sine, const float* logarithm, const floa
         rows, width, stream,
         [&](std::int64_t begin, std::int64_t end, float* partial) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const float* logarithm_row = logarithm + row;
+                const float* logarithm_column = logarithm + row;
                 const float* shore_slope_row = shore_slope + row * width;
                 float* sine_row = sine + row * width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float product_3 = logarithm_row[c * 10] * shore_slope_row[c];
-                    const float chosen = product_3 > 0.5F ? product_3 : 1.0F / logarithm_row[c * 10];
+                    const float product_3 = logarithm_column[c * rows] * shore_slope_row[c];
+                    const float chosen = product_3 > 0.5F ? product_3 : 1.0F / logarithm_column[c * rows];
                     partial[c] += vec_math::cos(chosen);
                     sine_row[c] = vec_math::sin(chosen);
                 }
@@ -156,15 +157,15 @@ void loss_forward_backward(float* dtotal, float* loss_sum_after, const float* to
 }
 
 // shore_slope_and_basins_1_period_gradients:
-//   dshore_slope += (logarithm * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithm
-//   dadded_2 = (-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal * sine) : 0) *
-//       shore_slope) / added_3 * sign(added + quotient)
+//   dshore_slope += (logarithmᵀ * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithmᵀ
+//   dadded_2 = (-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal * sineᵀ) : 0) *
+//       shore_slopeᵀ) / added_3 * sign(added + quotient)
 //   dbasins_1_level_terms = -ddifference_2
 //   dadded_part_2 = ddifference_2 * cosine * basins_1_period
-//   where greater = logarithm * shore_slope > 0.5
+//   where greater = logarithm * shore_slopeᵀ > 0.5
 //   where ddifference_2 = dadded_2 / largest_2 * sigmoid
-//   dbasins_1_period += sum over rows((-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sine) : 0) * shore_slope) / added_3 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
+//   dbasins_1_period += sum_rows((-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal *
+//       sineᵀ) : 0) * shore_slopeᵀ) / added_3 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
@@ -178,16 +179,16 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
         const bool overwrite = gradient == Gradient::overwrite;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const float* logarithm_row = logarithm + row;
+                const float* logarithm_column = logarithm + row;
                 const float* shore_slope_row = shore_slope + row * width;
                 const float* sine_row = sine + row * width;
                 const float* dshore_slope_before_row = dshore_slope_before + row * width;
                 float* dshore_slope_row = dshore_slope + row * width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dproduct_3 = logarithm_row[c * 10] * shore_slope_row[c] > 0.5F
+                    const float dproduct_3 = logarithm_column[c * rows] * shore_slope_row[c] > 0.5F
                         ? -(dtotal[c] * sine_row[c]) : 0.0F;
-                    const float dshore_slope_step = dproduct_3 * logarithm_row[c * 10];
+                    const float dshore_slope_step = dproduct_3 * logarithm_column[c * rows];
                     dshore_slope_row[c] = overwrite ? dshore_slope_step
                         : dshore_slope_before_row[c] + dshore_slope_step;
                 }
@@ -200,8 +201,8 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* logarithm_row = logarithm + row * width;
-                const float* shore_slope_row = shore_slope + row;
-                const float* sine_row = sine + row;
+                const float* shore_slope_column = shore_slope + row;
+                const float* sine_column = sine + row;
                 const float* added_3_row = added_3 + row * width;
                 const float* added_row = added + row * width;
                 const float* quotient_row = quotient + row * width;
@@ -210,19 +211,19 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                 float* dadded_2_row = dadded_2 + row * width;
                 float* dbasins_1_level_terms_row = dbasins_1_level_terms + row * width;
                 float* dadded_part_2_row = dadded_part_2 + row * width;
-                const float dtotal_row = dtotal[row];
-                const float largest_2_row = largest_2[row];
+                const float dtotal_of_row = dtotal[row];
+                const float largest_2_of_row = largest_2[row];
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const bool greater = logarithm_row[c] * shore_slope_row[c * 6] > 0.5F;
-                    const float dchosen = -(dtotal_row * sine_row[c * 6]);
+                    const bool greater = logarithm_row[c] * shore_slope_column[c * rows] > 0.5F;
+                    const float dchosen = -(dtotal_of_row * sine_column[c * rows]);
                     const float inverse = 1.0F / logarithm_row[c];
                     const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
-                        (greater ? dchosen : 0.0F) * shore_slope_row[c * 6];
+                        (greater ? dchosen : 0.0F) * shore_slope_column[c * rows];
                     const float added_2 = added_row[c] + quotient_row[c];
                     const float dadded_2_c = dlogarithm / added_3_row[c] *
                         static_cast<float>((added_2 > 0) - (added_2 < 0));
-                    const float ddifference_2 = dadded_2_c / largest_2_row * sigmoid_row[c];
+                    const float ddifference_2 = dadded_2_c / largest_2_of_row * sigmoid_row[c];
                     const float dbasins_1_level_terms_c = -ddifference_2;
                     const float dadded_part_2_c = ddifference_2 * cosine_row[c] * basins_1_period[c];
                     dadded_2_row[c] = dadded_2_c;
@@ -241,15 +242,15 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
             for (std::int64_t i = begin; i < end; ++i) {
                 float dbasins_1_period_step = 0.0F;
                 for (std::int64_t r = 0; r < 6; ++r) {
-                    const bool greater = logarithm[r * 10 + i] * shore_slope[i * 6 + r] > 0.5F;
+                    const bool greater = logarithm[r * n + i] * shore_slope[i * 6 + r] > 0.5F;
                     const float dchosen = -(dtotal[r] * sine[i * 6 + r]);
-                    const float inverse = 1.0F / logarithm[r * 10 + i];
+                    const float inverse = 1.0F / logarithm[r * n + i];
                     const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
                         (greater ? dchosen : 0.0F) * shore_slope[i * 6 + r];
-                    const float added_2 = added[r * 10 + i] + quotient[r * 10 + i];
-                    const float ddifference_2 = dlogarithm / added_3[r * 10 + i] *
-                        static_cast<float>((added_2 > 0) - (added_2 < 0)) / largest_2[r] * sigmoid[r * 10 + i];
-                    dbasins_1_period_step += ddifference_2 * cosine[r * 10 + i] * added[r * 10 + i];
+                    const float added_2 = added[r * n + i] + quotient[r * n + i];
+                    const float ddifference_2 = dlogarithm / added_3[r * n + i] *
+                        static_cast<float>((added_2 > 0) - (added_2 < 0)) / largest_2[r] * sigmoid[r * n + i];
+                    dbasins_1_period_step += ddifference_2 * cosine[r * n + i] * added[r * n + i];
                 }
                 dbasins_1_period[i] = overwrite ? dbasins_1_period_step
                     : dbasins_1_period_before[i] + dbasins_1_period_step;
@@ -259,7 +260,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
 }
 
 // basins_1_level_gradient:
-//   dbasins_1_level += sum(dbasins_1_level_terms)
+//   dbasins_1_level += sum_columns(dbasins_1_level_terms)
 // Replaces Sub
 void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms,
     const float* dbasins_1_level_before, Gradient gradient, Stream& stream) {
@@ -279,10 +280,10 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_leve
 }
 
 // basins_0_level_gradient:
-//   dbasins_0_level += sum(-ddifference)
+//   dbasins_0_level += sum_columns(-ddifference)
 //   dbasins_0_period_terms = ddifference * cosine_2 * gauge
-//   where ddifference = (dadded_2 + (added == largest_2) * (sum(-(dadded_2 * quotient / largest_2)) / total_2) +
-//       dadded_part_2) / largest * sigmoid_2
+//   where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * quotient / largest_2)) / total_2)
+//       + dadded_part_2) / largest * sigmoid_2
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* dadded_2,
     const float* quotient, const float* largest_2, const float* total_2, const float* added, const float* dadded_part_2,
@@ -301,33 +302,33 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
             const float* cosine_2_row = cosine_2 + row * width;
             const float* gauge_row = gauge + row * width;
             float* dbasins_0_period_terms_row = dbasins_0_period_terms + row * width;
-            const float largest_2_row = largest_2[row];
+            const float largest_2_of_row = largest_2[row];
             const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                return -(dadded_2_row[c] * quotient_row[c] / largest_2_row);
+                return -(dadded_2_row[c] * quotient_row[c] / largest_2_of_row);
             });
             const float quotient_4 = sum / total_2[row];
-            const float largest_row = largest[row];
+            const float largest_of_row = largest[row];
             const float dbasins_0_level_step = row_sum<float>(width, [&](std::int64_t c) {
-                const float dadded = dadded_2_row[c] + static_cast<float>(added_row[c] == largest_2_row) * quotient_4 +
-                    dadded_part_2_row[c];
-                return -(dadded / largest_row * sigmoid_2_row[c]);
+                const float dadded = dadded_2_row[c] + static_cast<float>(added_row[c] == largest_2_of_row) *
+                    quotient_4 + dadded_part_2_row[c];
+                return -(dadded / largest_of_row * sigmoid_2_row[c]);
             });
-            const float dbasins_0_level_row = overwrite ? dbasins_0_level_step
+            const float dbasins_0_level_of_row = overwrite ? dbasins_0_level_step
                 : dbasins_0_level_before[row] + dbasins_0_level_step;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float dadded = dadded_2_row[c] + static_cast<float>(added_row[c] == largest_2_row) * quotient_4 +
-                    dadded_part_2_row[c];
-                dbasins_0_period_terms_row[c] = dadded / largest_row * sigmoid_2_row[c] * cosine_2_row[c] *
+                const float dadded = dadded_2_row[c] + static_cast<float>(added_row[c] == largest_2_of_row) *
+                    quotient_4 + dadded_part_2_row[c];
+                dbasins_0_period_terms_row[c] = dadded / largest_of_row * sigmoid_2_row[c] * cosine_2_row[c] *
                     gauge_row[c];
             }
-            dbasins_0_level[row] = dbasins_0_level_row;
+            dbasins_0_level[row] = dbasins_0_level_of_row;
         }
     });
 }
 
 // basins_0_period_gradient:
-//   dbasins_0_period += sum over rows(dbasins_0_period_terms)
+//   dbasins_0_period += sum_rows(dbasins_0_period_terms)
 // Replaces Mul
 void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms,
     const float* dbasins_0_period_before, Gradient gradient, Stream& stream) {
@@ -339,7 +340,7 @@ void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_pe
         for (std::int64_t i = begin; i < end; ++i) {
             float dbasins_0_period_step = 0.0F;
             for (std::int64_t r = 0; r < 6; ++r) {
-                dbasins_0_period_step += dbasins_0_period_terms[r * 10 + i];
+                dbasins_0_period_step += dbasins_0_period_terms[r * n + i];
             }
             dbasins_0_period[i] = overwrite ? dbasins_0_period_step
                 : dbasins_0_period_before[i] + dbasins_0_period_step;

@@ -5,6 +5,8 @@
 #include "device/timed.h"
 #include "kernels.h"
 
+using namespace kernels;
+
 void basins_forward(float* largest, float* added, float* largest_2, float* quotient, float* added_3, float* logarithm,
     float* total_2, float* sigmoid, float* cosine, float* sigmoid_2, float* cosine_2, const float* gauge,
     const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,

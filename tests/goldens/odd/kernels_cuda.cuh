@@ -1,6 +1,7 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
 // fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
+// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -8,14 +9,16 @@
 
 using namespace thunder;
 
+namespace kernels {
+
 // basins_forward:
-//   largest = max(gauge)
-//   added = gauge + (max(difference, 0) + log(exp(-abs(difference)) + 1)) / largest
-//   largest_2 = max(added)
-//   quotient = (max(difference_2, 0) + log(exp(-abs(difference_2)) + 1)) / largest_2
+//   largest = max_columns(gauge)
+//   added = gauge + softplus(difference) / largest
+//   largest_2 = max_columns(added)
+//   quotient = softplus(difference_2) / largest_2
 //   added_3 = abs(added + quotient) + 1
 //   logarithm = log(added_3)
-//   total_2 = sum((added == largest_2))
+//   total_2 = sum_columns((added == largest_2))
 //   sigmoid = sigmoid(difference_2)
 //   cosine = cos(product_2)
 //   sigmoid_2 = sigmoid(difference)
@@ -36,40 +39,40 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
     if (row >= rows) return;
     Vec<float, 2> gauge_v;
     Vec<float, 2> basins_0_period_v;
-    const float basins_0_level_row = basins_0_level[row];
-    const float basins_1_level_row = basins_1_level[row];
-    float largest_row = -math::infinity();
+    const float basins_0_level_of_row = basins_0_level[row];
+    const float basins_1_level_of_row = basins_1_level[row];
+    float largest_of_row = -math::infinity();
     if (c < width) {
         gauge_v = load<2>(gauge + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            largest_row = math::max<float>(largest_row, gauge_v[e]);
+            largest_of_row = math::max<float>(largest_of_row, gauge_v[e]);
         }
     }
-    largest_row = warp_max(largest_row);
-    float largest_2_row = -math::infinity();
+    largest_of_row = warp_max(largest_of_row);
+    float largest_2_of_row = -math::infinity();
     if (c < width) {
         basins_0_period_v = load<2>(basins_0_period + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float difference = math::sin(gauge_v[e] * basins_0_period_v[e]) - basins_0_level_row;
+            const float difference = math::sin(gauge_v[e] * basins_0_period_v[e]) - basins_0_level_of_row;
             const float softplus = math::max<float>(difference, 0) +
                 math::log(math::exp(-math::abs(difference)) + 1.0F);
-            largest_2_row = math::max<float>(largest_2_row, gauge_v[e] + softplus / largest_row);
+            largest_2_of_row = math::max<float>(largest_2_of_row, gauge_v[e] + softplus / largest_of_row);
         }
     }
-    largest_2_row = warp_max(largest_2_row);
-    float total_2_row = 0.0F;
+    largest_2_of_row = warp_max(largest_2_of_row);
+    float total_2_of_row = 0.0F;
     if (c < width) {
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float difference = math::sin(gauge_v[e] * basins_0_period_v[e]) - basins_0_level_row;
+            const float difference = math::sin(gauge_v[e] * basins_0_period_v[e]) - basins_0_level_of_row;
             const float softplus = math::max<float>(difference, 0) +
                 math::log(math::exp(-math::abs(difference)) + 1.0F);
-            total_2_row += static_cast<float>(gauge_v[e] + softplus / largest_row == largest_2_row);
+            total_2_of_row += static_cast<float>(gauge_v[e] + softplus / largest_of_row == largest_2_of_row);
         }
     }
-    total_2_row = warp_sum(total_2_row);
+    total_2_of_row = warp_sum(total_2_of_row);
     if (c < width) {
         const auto basins_1_period_v = load<2>(basins_1_period + c);
         Vec<float, 2> added_v;
@@ -83,15 +86,15 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
             const float product = gauge_v[e] * basins_0_period_v[e];
-            const float difference = math::sin(product) - basins_0_level_row;
+            const float difference = math::sin(product) - basins_0_level_of_row;
             const float softplus = math::max<float>(difference, 0) +
                 math::log(math::exp(-math::abs(difference)) + 1.0F);
-            const float added_c = gauge_v[e] + softplus / largest_row;
+            const float added_c = gauge_v[e] + softplus / largest_of_row;
             const float product_2 = added_c * basins_1_period_v[e];
-            const float difference_2 = math::sin(product_2) - basins_1_level_row;
+            const float difference_2 = math::sin(product_2) - basins_1_level_of_row;
             const float softplus_2 = math::max<float>(difference_2, 0) +
                 math::log(math::exp(-math::abs(difference_2)) + 1.0F);
-            const float quotient_c = softplus_2 / largest_2_row;
+            const float quotient_c = softplus_2 / largest_2_of_row;
             const float added_3_c = math::abs(added_c + quotient_c) + 1.0F;
             added_v[e] = added_c;
             quotient_v[e] = quotient_c;
@@ -113,16 +116,16 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
     }
     warp_barrier();
     if (lane() == 0) {
-        largest[row] = largest_row;
-        largest_2[row] = largest_2_row;
-        total_2[row] = total_2_row;
+        largest[row] = largest_of_row;
+        largest_2[row] = largest_2_of_row;
+        total_2[row] = total_2_of_row;
     }
 }
 
 // shore_forward:
-//   total = sum over rows(cos(chosen))
+//   total = sum_rows(cos(chosen))
 //   sine = sin(chosen)
-//   where chosen = logarithm * shore_slope > 0.5 ? logarithm * shore_slope : 1 / logarithm
+//   where chosen = logarithmᵀ * shore_slope > 0.5 ? logarithmᵀ * shore_slope : 1 / logarithmᵀ
 // Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
 // A block for each 64 columns, whose 8 warps take row after row; their sums are added in order.
 THUNDER_KERNEL(256) shore_forward_kernel(Aliased<float> sine, Global<const float> logarithm,
@@ -136,8 +139,8 @@ THUNDER_KERNEL(256) shore_forward_kernel(Aliased<float> sine, Global<const float
             Vec<float, 2> sine_v;
             THUNDER_UNROLL
             for (int e = 0; e < 2; ++e) {
-                const float product_3 = logarithm[row + (c + e) * 10] * shore_slope_v[e];
-                const float chosen = product_3 > 0.5F ? product_3 : 1.0F / logarithm[row + (c + e) * 10];
+                const float product_3 = logarithm[row + (c + e) * rows] * shore_slope_v[e];
+                const float chosen = product_3 > 0.5F ? product_3 : 1.0F / logarithm[row + (c + e) * rows];
                 column_sum[e] += math::cos(chosen);
                 sine_v[e] = math::sin(chosen);
             }
@@ -221,15 +224,15 @@ THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<f
 }
 
 // shore_slope_and_basins_1_period_gradients:
-//   dshore_slope += (logarithm * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithm
-//   dadded_2 = (-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal * sine) : 0) *
-//       shore_slope) / added_3 * sign(added + quotient)
+//   dshore_slope += (logarithmᵀ * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithmᵀ
+//   dadded_2 = (-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal * sineᵀ) : 0) *
+//       shore_slopeᵀ) / added_3 * sign(added + quotient)
 //   dbasins_1_level_terms = -ddifference_2
 //   dadded_part_2 = ddifference_2 * cosine * basins_1_period
-//   where greater = logarithm * shore_slope > 0.5
+//   where greater = logarithm * shore_slopeᵀ > 0.5
 //   where ddifference_2 = dadded_2 / largest_2 * sigmoid
-//   dbasins_1_period += sum over rows((-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sine) : 0) * shore_slope) / added_3 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
+//   dbasins_1_period += sum_rows((-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal *
+//       sineᵀ) : 0) * shore_slopeᵀ) / added_3 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> dshore_slope, Global<const float> dtotal,
@@ -248,9 +251,9 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> d
     Vec<float, 2> dshore_slope_v;
     THUNDER_UNROLL
     for (int e = 0; e < 2; ++e) {
-        const float dproduct_3 = logarithm[row + (c + e) * 10] * shore_slope_v[e] > 0.5F ? -(dtotal_v[e] * sine_v[e])
+        const float dproduct_3 = logarithm[row + (c + e) * rows] * shore_slope_v[e] > 0.5F ? -(dtotal_v[e] * sine_v[e])
             : 0.0F;
-        const float dshore_slope_step = dproduct_3 * logarithm[row + (c + e) * 10];
+        const float dshore_slope_step = dproduct_3 * logarithm[row + (c + e) * rows];
         dshore_slope_v[e] = overwrite ? dshore_slope_step : dshore_slope_before_v[e] + dshore_slope_step;
     }
     store(dshore_slope + row * width + c, dshore_slope_v);
@@ -279,11 +282,11 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
     Vec<float, 2> dadded_part_2_v;
     THUNDER_UNROLL
     for (int e = 0; e < 2; ++e) {
-        const bool greater = logarithm_v[e] * shore_slope[row + (c + e) * 6] > 0.5F;
-        const float dchosen = -(dtotal[row] * sine[row + (c + e) * 6]);
+        const bool greater = logarithm_v[e] * shore_slope[row + (c + e) * rows] > 0.5F;
+        const float dchosen = -(dtotal[row] * sine[row + (c + e) * rows]);
         const float inverse = 1.0F / logarithm_v[e];
         const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) + (greater ? dchosen : 0.0F) *
-            shore_slope[row + (c + e) * 6];
+            shore_slope[row + (c + e) * rows];
         const float added_2 = added_v[e] + quotient_v[e];
         const float dadded_2_c = dlogarithm / added_3_v[e] * static_cast<float>((added_2 > 0) - (added_2 < 0));
         const float ddifference_2 = dadded_2_c / largest_2[row] * sigmoid_v[e];
@@ -308,22 +311,22 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
     const bool overwrite = gradient == Gradient::overwrite;
     Vec<float, 2> logarithm_v[6];
     THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) logarithm_v[r] = load<2>(logarithm + r * 10 + i);
+    for (int r = 0; r < 6; ++r) logarithm_v[r] = load<2>(logarithm + r * n + i);
     Vec<float, 2> added_3_v[6];
     THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) added_3_v[r] = load<2>(added_3 + r * 10 + i);
+    for (int r = 0; r < 6; ++r) added_3_v[r] = load<2>(added_3 + r * n + i);
     Vec<float, 2> added_v[6];
     THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) added_v[r] = load<2>(added + r * 10 + i);
+    for (int r = 0; r < 6; ++r) added_v[r] = load<2>(added + r * n + i);
     Vec<float, 2> quotient_v[6];
     THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) quotient_v[r] = load<2>(quotient + r * 10 + i);
+    for (int r = 0; r < 6; ++r) quotient_v[r] = load<2>(quotient + r * n + i);
     Vec<float, 2> sigmoid_v[6];
     THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) sigmoid_v[r] = load<2>(sigmoid + r * 10 + i);
+    for (int r = 0; r < 6; ++r) sigmoid_v[r] = load<2>(sigmoid + r * n + i);
     Vec<float, 2> cosine_v[6];
     THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) cosine_v[r] = load<2>(cosine + r * 10 + i);
+    for (int r = 0; r < 6; ++r) cosine_v[r] = load<2>(cosine + r * n + i);
     const auto dbasins_1_period_before_v = load<2>(dbasins_1_period_before + i);
     Vec<float, 2> dbasins_1_period_v;
     THUNDER_UNROLL
@@ -348,7 +351,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
 }
 
 // basins_1_level_gradient:
-//   dbasins_1_level += sum(dbasins_1_level_terms)
+//   dbasins_1_level += sum_columns(dbasins_1_level_terms)
 // Replaces Sub
 // A warp for each row.
 THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_level,
@@ -374,10 +377,10 @@ THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_leve
 }
 
 // basins_0_level_gradient:
-//   dbasins_0_level += sum(-ddifference)
+//   dbasins_0_level += sum_columns(-ddifference)
 //   dbasins_0_period_terms = ddifference * cosine_2 * gauge
-//   where ddifference = (dadded_2 + (added == largest_2) * (sum(-(dadded_2 * quotient / largest_2)) / total_2) +
-//       dadded_part_2) / largest * sigmoid_2
+//   where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * quotient / largest_2)) / total_2)
+//       + dadded_part_2) / largest * sigmoid_2
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_level,
@@ -395,15 +398,15 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     Vec<float, 2> added_v;
     Vec<float, 2> dadded_part_2_v;
     Vec<float, 2> sigmoid_2_v;
-    const float largest_2_row = largest_2[row];
-    const float largest_row = largest[row];
+    const float largest_2_of_row = largest_2[row];
+    const float largest_of_row = largest[row];
     float sum = 0.0F;
     if (c < width) {
         dadded_2_v = load<2>(dadded_2 + row * width + c);
         const auto quotient_v = load<2>(quotient + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            sum += -(dadded_2_v[e] * quotient_v[e] / largest_2_row);
+            sum += -(dadded_2_v[e] * quotient_v[e] / largest_2_of_row);
         }
     }
     sum = warp_sum(sum);
@@ -415,13 +418,13 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
         sigmoid_2_v = load<2>(sigmoid_2 + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dadded = dadded_2_v[e] + static_cast<float>(added_v[e] == largest_2_row) * quotient_4 +
+            const float dadded = dadded_2_v[e] + static_cast<float>(added_v[e] == largest_2_of_row) * quotient_4 +
                 dadded_part_2_v[e];
-            dbasins_0_level_step += -(dadded / largest_row * sigmoid_2_v[e]);
+            dbasins_0_level_step += -(dadded / largest_of_row * sigmoid_2_v[e]);
         }
     }
     dbasins_0_level_step = warp_sum(dbasins_0_level_step);
-    const float dbasins_0_level_row = overwrite ? dbasins_0_level_step
+    const float dbasins_0_level_of_row = overwrite ? dbasins_0_level_step
         : dbasins_0_level_before[row] + dbasins_0_level_step;
     if (c < width) {
         const auto cosine_2_v = load<2>(cosine_2 + row * width + c);
@@ -429,20 +432,20 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
         Vec<float, 2> dbasins_0_period_terms_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dadded = dadded_2_v[e] + static_cast<float>(added_v[e] == largest_2_row) * quotient_4 +
+            const float dadded = dadded_2_v[e] + static_cast<float>(added_v[e] == largest_2_of_row) * quotient_4 +
                 dadded_part_2_v[e];
-            dbasins_0_period_terms_v[e] = dadded / largest_row * sigmoid_2_v[e] * cosine_2_v[e] * gauge_v[e];
+            dbasins_0_period_terms_v[e] = dadded / largest_of_row * sigmoid_2_v[e] * cosine_2_v[e] * gauge_v[e];
         }
         store(dbasins_0_period_terms + row * width + c, dbasins_0_period_terms_v);
     }
     warp_barrier();
     if (lane() == 0) {
-        dbasins_0_level[row] = dbasins_0_level_row;
+        dbasins_0_level[row] = dbasins_0_level_of_row;
     }
 }
 
 // basins_0_period_gradient:
-//   dbasins_0_period += sum over rows(dbasins_0_period_terms)
+//   dbasins_0_period += sum_rows(dbasins_0_period_terms)
 // Replaces Mul
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_period,
@@ -453,7 +456,7 @@ THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_per
     const bool overwrite = gradient == Gradient::overwrite;
     Vec<float, 2> dbasins_0_period_terms_v[6];
     THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) dbasins_0_period_terms_v[r] = load<2>(dbasins_0_period_terms + r * 10 + i);
+    for (int r = 0; r < 6; ++r) dbasins_0_period_terms_v[r] = load<2>(dbasins_0_period_terms + r * n + i);
     const auto dbasins_0_period_before_v = load<2>(dbasins_0_period_before + i);
     Vec<float, 2> dbasins_0_period_v;
     THUNDER_UNROLL
@@ -468,3 +471,5 @@ THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_per
     }
     store(dbasins_0_period + i, dbasins_0_period_v);
 }
+
+}  // namespace kernels

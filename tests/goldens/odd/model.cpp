@@ -59,9 +59,9 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // the 14 equations stand with the kernel
     basins_forward(largest, added, largest_2, quotient, added_3, logarithm, total_2, sigmoid, cosine, sigmoid_2,
         cosine_2, gauge, w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
-    // total = sum over rows(cos(chosen))
+    // total = sum_rows(cos(chosen))
     // sine = sin(chosen)
-    // where chosen = logarithm * w_shore_slope > 0.5 ? logarithm * w_shore_slope : 1 / logarithm
+    // where chosen = logarithmᵀ * w_shore_slope > 0.5 ? logarithmᵀ * w_shore_slope : 1 / logarithmᵀ
     shore_forward(total, sine, logarithm, w_shore_slope, stream);
     // dtotal = exp(total - log_sum_exp) * scalars->dloss
     // scalars->loss_sum = scalars->loss_sum + log_sum_exp
@@ -73,15 +73,15 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded_2, dbasins_1_level_terms, dadded_part_2,
         g_basins_1_period, dtotal, sine, logarithm, w_shore_slope, g_shore_slope, added_3, added, quotient, largest_2,
         sigmoid, cosine, w_basins_1_period, g_basins_1_period, gradient, stream);
-    // g_basins_1_level += sum(dbasins_1_level_terms)
+    // g_basins_1_level += sum_columns(dbasins_1_level_terms)
     basins_1_level_gradient(g_basins_1_level, dbasins_1_level_terms, g_basins_1_level, gradient, stream);
-    // g_basins_0_level += sum(-ddifference)
+    // g_basins_0_level += sum_columns(-ddifference)
     // dbasins_0_period_terms = ddifference * cosine_2 * gauge
-    // where ddifference = (dadded_2 + (added == largest_2) * (sum(-(dadded_2 * quotient / largest_2)) / total_2) +
-    // dadded_part_2) / largest * sigmoid_2
+    // where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * quotient / largest_2)) /
+    // total_2) + dadded_part_2) / largest * sigmoid_2
     basins_0_level_gradient(g_basins_0_level, dbasins_0_period_terms, dadded_2, quotient, largest_2, total_2, added,
         dadded_part_2, largest, sigmoid_2, g_basins_0_level, cosine_2, gauge, gradient, stream);
-    // g_basins_0_period += sum over rows(dbasins_0_period_terms)
+    // g_basins_0_period += sum_rows(dbasins_0_period_terms)
     basins_0_period_gradient(g_basins_0_period, dbasins_0_period_terms, g_basins_0_period, gradient, stream);
 }
 
