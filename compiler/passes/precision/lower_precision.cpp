@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
@@ -246,6 +247,18 @@ void expect_nothing_else(const PrecisionOptions& options) {
     throw UsageError(std::move(d));
 }
 
+// The optimizer's states are made of gradients that no scale of the loss multiplies any more, most of them of squares.
+void warn_of_states(const Module& module, const PrecisionOptions& options, Report& report) {
+    if (covers(options.optimizer, DType::f32) || rule_of(module).states.empty()) return;
+    const DTypeRow& row = row_of(options.optimizer);
+    const double least = std::ldexp(1.0, row.least_exponent - row.digits + 1);
+    report.warning(fmt::format("--optim-dtype {}", row.name), "",
+                   fmt::format("the optimizer's states are of gradients that are not scaled, and {} has no number "
+                               "between 0 and {:.0e}: where a gradient is below {:.0e}, its square is 0, and a step "
+                               "that is divided by a root of such squares is far too large; without it states are f32",
+                               row.name, least, std::sqrt(least)));
+}
+
 }  // namespace
 
 DType stored_dtype(const Module& module) {
@@ -266,6 +279,7 @@ Module lower_precision(Module module, const PrecisionOptions& options, Report& r
     if (!is_narrow(options.compute)) return module;
     check(module.find(forward_backward_function) != nullptr && module.find(update_function) != nullptr,
           "lower_precision needs the functions of a training step");
+    warn_of_states(module, options, report);
     return ModuleLowering(module, options, report).run();
 }
 

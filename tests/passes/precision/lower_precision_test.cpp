@@ -75,6 +75,30 @@ func @forward_backward(%x: f32[2,4] input "x", %w: f32[4,4] parameter "w", %dlos
               "linear_backward_weight: bf16, its result f32: a gradient of parameters\n");
 }
 
+// Squares of gradients, which have no scale any more, are below what f16 has; what keeps no states has none to lose.
+TEST(LowerPrecision, WarnsOfStatesWithoutRange) {
+    const auto warnings = [](const std::string& update, DType optimizer) {
+        Report report;
+        lowered(layer + "\n" + update, {.compute = DType::f16, .optimizer = optimizer}, &report);
+        std::string said;
+        for (const Note& note : report.notes)
+            if (note.kind == Note::Kind::warning) said += note.what + ": " + note.text + "\n";
+        return said;
+    };
+    const std::string adagrad = R"(
+func @update(%w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %s: f32[4,4] state "sum_of_squares.w", %size: f32[] scalar "adagrad.step_size", %eps: f32[] scalar "adagrad.eps", %weight_decay: f32[] scalar "adagrad.weight_decay", %max_grad_norm: f32[] scalar "max_grad_norm", %decay_all: bool[] scalar "decay_all") -> (%w_after "w", %s_after "s", %norm "grad_norm") {
+  %norm = global_norm(%g) : f32[]
+  %clip = clip_factor(%norm, %max_grad_norm) : f32[]
+  %w_after, %s_after = adagrad(%w, %g, %s, %size, %eps, %weight_decay, %clip, %decay_all) : f32[4,4], f32[4,4]
+})";
+    EXPECT_EQ(warnings(adagrad, DType::f32), "");
+    EXPECT_EQ(warnings(adagrad, DType::f16),
+              "--optim-dtype f16: the optimizer's states are of gradients that are not scaled, and f16 has no number "
+              "between 0 and 6e-08: where a gradient is below 2e-04, its square is 0, and a step that is divided by a "
+              "root of such squares is far too large; without it states are f32\n");
+    EXPECT_EQ(warnings(update_before, DType::f16), "");
+}
+
 TEST(LowerPrecision, NothingIsChangedInF32) {
     EXPECT_EQ(lowered(layer + "\n" + update_before, {}), as_printed(layer + "\n" + update_before));
 }
