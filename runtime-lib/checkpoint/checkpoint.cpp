@@ -85,7 +85,7 @@ std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingAre
                                 dims_of_state(program, of, k)},
                                of.parameter,
                                arenas.optimizer,
-                               1,
+                               0,
                                of.further[k],
                                shape != rules::StateShape::as_parameter});
         }

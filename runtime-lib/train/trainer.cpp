@@ -327,7 +327,7 @@ struct Trainer::State {
 
     // Those that train, from an arena that is laid out as theirs and perhaps of another type; and those that do not.
     void save_parameters(const std::string& path, std::byte* trained, std::optional<DType> dtype, bool frozen,
-                         float divided_by = 1) {
+                         float divided_by = 0) {
         std::vector<HeldTensor> tensors;
         for (const ParameterSpec& parameter : program.parameters) {
             if (!frozen && !parameter.trainable) continue;
@@ -512,7 +512,7 @@ void Trainer::gradients_are_ready() {
     const StepScalars read = s.read_numbers().scalars;
     s.check_weight(read);
     s.save_parameters(s.options.dump_gradients, s.arenas.gradients, s.program.gradient_dtype, false,
-                      s.scaler.is_on() ? read.loss_scale : 1);
+                      s.scaler.is_on() ? read.loss_scale : 0);
 }
 
 void Trainer::end_step() {

@@ -57,16 +57,16 @@ void World::end_together(const std::optional<Error>& failure) const {
 
 namespace {
 
-void divide(std::span<std::byte> numbers, DType dtype, float by) {
-    for (std::size_t at = 0; at < numbers.size(); at += size_of(dtype)) {
-        std::byte* const number = numbers.data() + at;
-        with_float(dtype, [&]<typename T>(T*) {
+std::vector<float> divided(std::span<const std::byte> numbers, DType dtype, float by) {
+    std::vector<float> out;
+    with_float(dtype, [&]<typename T>(T*) {
+        for (std::size_t at = 0; at < numbers.size(); at += sizeof(T)) {
             T x{};
-            std::memcpy(&x, number, sizeof x);
-            x = narrowed<T>(to_float(x) / by);
-            std::memcpy(number, &x, sizeof x);
-        });
-    }
+            std::memcpy(&x, numbers.data() + at, sizeof x);
+            out.push_back(to_float(x) / by);
+        }
+    });
+    return out;
 }
 
 }  // namespace
@@ -85,7 +85,6 @@ void World::read_part(const HeldTensor& tensor, std::int64_t first, std::span<st
     const std::size_t width = size_of(tensor.as.dtype);
     from_device(part.data(), tensor.arena + static_cast<std::size_t>(piece.at + first - piece.first) * width,
                 part.size(), stream);
-    if (tensor.divided_by != 1) divide(part, tensor.as.dtype, tensor.divided_by);
 }
 
 void World::save(const std::string& path, std::vector<HeldTensor> tensors,
@@ -96,7 +95,10 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
     std::optional<SafetensorsWriter> writer;
     if (is_first()) {
         std::vector<TensorToWrite> announced;
-        for (const HeldTensor& tensor : tensors) announced.push_back(tensor.as);
+        for (const HeldTensor& tensor : tensors) {
+            announced.push_back(tensor.as);
+            if (tensor.divided_by != 0) announced.back().dtype = DType::f32;
+        }
         writer.emplace(path, announced, metadata);
     }
     std::vector<std::byte> host;
@@ -113,7 +115,13 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
                 if (rank_ == holder) read_part(tensor, piece.first + done, host, stream);
                 if (rank_ == holder && !is_first()) communicator_.send(host, 0, tensor.as.name.c_str());
                 if (is_first() && holder != 0) communicator_.receive(host, holder, tensor.as.name.c_str());
-                if (is_first()) writer->append(host.data(), host.size());
+                if (!is_first()) continue;
+                if (tensor.divided_by == 0) {
+                    writer->append(host.data(), host.size());
+                } else {
+                    const std::vector<float> numbers = divided(host, tensor.as.dtype, tensor.divided_by);
+                    writer->append(numbers.data(), numbers.size() * sizeof(float));
+                }
             }
         }
     }

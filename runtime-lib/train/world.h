@@ -32,7 +32,7 @@ struct HeldTensor {
     TensorToWrite as;
     const ParameterSpec* parameter;
     std::byte* arena;
-    float divided_by = 1;      // on the way to a file
+    float divided_by = 0;      // on the way to a file, which has it in f32 then; 0: it goes there as it is
     std::int64_t further = 0;  // on in its arena than the parameter in its own, in elements
     bool own_shape = false;    // not that of the parameter: then it is no shard's
 };
