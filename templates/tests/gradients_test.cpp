@@ -166,7 +166,7 @@ class Check {
         // The largest scale of the loss with which nothing overflows: a run finds it by skipping steps.
         double loss = 0;
         for (const char* scale : {"65536", "4096", "256", "16", "1"}) {
-            loss = step(program, name, flags + " --loss-scale " + scale);
+            loss = step(program, name, flags + " --loss-scale dynamic --loss-scale-start " + scale);
             if (std::isfinite(norm(SafetensorsFile(file(name + ".gradients"))))) break;
         }
         return loss;

@@ -67,6 +67,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Own{"lora", "lora", "dyn.logits", "--batch 1 --seq 8 --train-only lora_", Cpu::native},
                     Own{"lora_bf16", "lora", "dyn.logits", "--batch 1 --seq 8 --train-only lora_ --dtype bf16",
                         Cpu::native},
+                    // a gradient that overflows at the scale that runs begin with
+                    Own{"mlp_f16", "mlp", "dynamo.logits", "--loss '100*mse' --dtype f16 --grad-dtype f16", Cpu::native},
                     Own{"odd", "odd", "tides.loss", "", Cpu::x86_64_v3},
                     Own{"llama2_odd", "llama2", "dyn.logits", "--batch 17 --seq 67", Cpu::x86_64_v3}),
     [](const auto& info) {
