@@ -82,7 +82,10 @@ void LossScaler::end_step(const std::byte* parameters, WeightAverage& average, S
 }
 
 void LossScaler::read(const StepNumbers& numbers, StepReport& report, Progress& progress) {
-    if (!is_on()) return;
+    if (!is_on()) {
+        progress.ema_begun = true;  // by this step at the latest: none is skipped
+        return;
+    }
     report.loss_scale = static_cast<double>(numbers.scalars.loss_scale);
     report.loss /= report.loss_scale;
     report.was_skipped = is_skipped(numbers.scalars.clip_factor);
@@ -97,7 +100,7 @@ void LossScaler::read(const StepNumbers& numbers, StepReport& report, Progress& 
 }
 
 std::optional<std::string> LossScaler::warning(const StepReport& report) {
-    if (!is_dynamic() || warned_ || next_scale_ >= odd) return std::nullopt;
+    if (!is_dynamic() || warned_ || !report.was_skipped || next_scale_ >= odd) return std::nullopt;
     warned_ = true;
     return cat("warning: the scale of the loss falls below 1 after step ", report.step, ", where ", report.skipped,
                report.skipped == 1 ? " step was" : " steps were",

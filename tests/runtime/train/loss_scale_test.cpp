@@ -160,6 +160,32 @@ TEST_F(LossScaleTest, BeginsAndEndsWithACheckpoint) {
     EXPECT_TRUE(read_file(path("a")) == read_file(path("b")));
 }
 
+// An average that has not begun, since all steps so far were skipped, begins with the next one, scaled or not; a later
+// run goes on with it.
+TEST_F(LossScaleTest, TheAverageBeginsOnce) {
+    write_feed("feed.safetensors", 1, 4);
+    const std::string flags = same_steps(50) + "--checkpoint kept ";
+    for (const char* file : {"a.ema", "b.ema"}) {
+        std::filesystem::remove_all(path("kept"));
+        expect_success(run("words_train", flags + overflowing + "--steps 1 --log run.jsonl"));
+        EXPECT_EQ(read_log("run.jsonl").back()["skipped"], 1);
+        if (file[0] == 'b') expect_success(run("words_train", flags + "--steps 4 --resume"));
+        expect_success(run("words_train", cat(flags, "--steps 8 --resume --save-ema ", file)));
+    }
+    EXPECT_TRUE(read_file(path("a.ema")) == read_file(path("b.ema")));
+}
+
+// A scale that a run asked for below 1 has not fallen.
+TEST_F(LossScaleTest, BeginsBelowOneWithoutAWarning) {
+    write_feed("feed.safetensors", 1, 4);
+    const Outcome run_of_few = run("words_train",
+                                   "--feed feed.safetensors --steps 2 --seed 3 --log run.jsonl --loss-scale dynamic "
+                                   "--loss-scale-start 0.5");
+    EXPECT_EQ(run_of_few.status, 0) << run_of_few.err;
+    EXPECT_EQ(read_log("run.jsonl").back()["skipped"], 0);
+    EXPECT_EQ(run_of_few.err.find("warning"), std::string::npos) << run_of_few.err;
+}
+
 // A loss that is none is skipped as torch would, and not for ever; a fixed scale skips nothing.
 TEST_F(LossScaleTest, AnEndlessSeriesIsAnError) {
     write_feed("feed.safetensors", 1, 4);
