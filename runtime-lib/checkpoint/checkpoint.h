@@ -52,7 +52,7 @@ struct Progress {
 // type of products and that in which frozen parameters are held are no part of it.
 std::uint64_t program_identity(const ProgramSpec& program);
 
-// What products are of: "f32" or "bf16".
+// What products are of: "f32", "bf16", "f16".
 std::string_view compute_type(const ProgramSpec& program);
 
 // The checkpoints in a folder, the oldest first.

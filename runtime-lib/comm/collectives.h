@@ -20,7 +20,7 @@ namespace thunder {
 
 struct StepScalars;
 
-// Every rank gets the sum over the ranks of the group, in place. f32 or bf16.
+// Every rank gets the sum over the ranks of the group, in place. f32 or a narrow type.
 struct AllReduce {
     Output buffer{};
     std::int64_t elements = 0;
@@ -42,8 +42,8 @@ struct AllGather {
 };
 void all_gather(const AllGather& call, Stream& stream);
 
-// shard = this rank's part of the sum of all ranks' units; or it is added to what the shard holds. f32 or bf16, shard
-// and unit alike or a shard of f32 of a unit of bf16.
+// shard = this rank's part of the sum of all ranks' units; or it is added to what the shard holds. f32 or narrow, shard
+// and unit alike or a shard of f32 of a narrow unit.
 struct ReduceScatter {
     Output shard{};  // (elements)
     Input unit{};    // (ranks of the group, elements)

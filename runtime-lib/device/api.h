@@ -3,8 +3,8 @@
 // provider on each device; what is saved and how it is laid out belongs to the contract, workspace and packed weights
 // do not.
 //
-// What computes in floating point takes f32 and bf16, adds up in f32, and rounds once what is bf16. On every device
-// (call_types.h checks it):
+// What computes in floating point takes f32 and narrow types, adds up in f32, and rounds once what is narrow. On every
+// device (call_types.h checks it):
 //
 //   products         factors are of one type, the result is of theirs or f32; a residual and pre_activation are of the
 //                    result's type, a bias is of that or f32, its gradient of dy's or f32
@@ -178,7 +178,7 @@ void scatter_add(const ScatterAdd& call, Stream& stream);
 // bytes from src to dst; the two do not overlap.
 void copy(void* dst, const void* src, std::size_t bytes, Stream& stream);
 void fill_zero(void* dst, std::size_t bytes, Stream& stream);
-// dst = src between f32 and bf16, rounded to nearest, ties to even.
+// dst = src between f32 and a narrow type, rounded to nearest, ties to even.
 void convert(const Output& dst, const Input& src, std::int64_t elements, Stream& stream);
 
 }  // namespace thunder

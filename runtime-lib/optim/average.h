@@ -12,7 +12,7 @@ namespace thunder {
 class Stream;
 
 // averages[i] = (1 - part) averages[i] + part parameters[i], for the elements of the segments. Averages are f32;
-// parameters f32 or bf16.
+// parameters f32 or of a narrow type.
 struct AverageUpdate {
     float* averages = nullptr;
     Input parameters{};

@@ -14,12 +14,12 @@ namespace thunder {
 class Stream;
 
 // Each element is stepped by the rule's element(), on clip_factor * gradient; none where the factor is negative. Arenas
-// are f32 or bf16, the states alike; what is computed is f32 and rounded where it is stored.
+// are f32 or narrow, the states alike; what is computed is f32 and rounded where it is stored.
 struct OptimizerUpdate {
     Output parameters{};
     Input gradients{};
     Output states[rules::most_states]{};  // in the order of the rule's States
-    Output narrow_copies{};               // the new parameters once more, as bf16 for products to read; null: none
+    Output narrow_copies{};               // the new parameters once more, for products to read; null: none
     std::span<const ParameterSegment> segments;
     const StepScalars* scalars = nullptr;  // on the device
     float* scratch = nullptr;  // of matrix_scratch() or tensor_scratch() for each that is stepped as a whole

@@ -10,7 +10,7 @@ namespace thunder {
 // arena that a program does not need is null.
 struct Arenas {
     std::byte* parameters = nullptr;
-    std::byte* narrow_copies = nullptr;   // the parameters in bf16, as products read them
+    std::byte* narrow_copies = nullptr;   // the parameters as products read them
     std::byte* gradients = nullptr;       // laid out like the parameters
     std::byte* gathered = nullptr;        // units of parameters that ranks have pieces of, each whole
     std::byte* unit_gradients = nullptr;  // their gradients, until these are summed over the ranks

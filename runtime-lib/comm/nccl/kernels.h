@@ -12,7 +12,7 @@ namespace thunder {
 // and says which one was the last in the lower 16. So it is known of a graph, too, which is replayed without the host.
 void milestone(std::uint64_t* word, std::uint16_t which, Stream& stream);
 
-// y[r][j] = x[r * ld + j] in f32, for x of f32 or bf16: some columns of each rank's part of a unit, side by side.
+// y[r][j] = x[r * ld + j] in f32, for x of f32 or narrow: some columns of each rank's part of a unit, side by side.
 void take_columns(float* y, const Input& x, std::int64_t rows, std::int64_t columns, std::int64_t ld, Stream& stream);
 
 }  // namespace thunder
