@@ -37,7 +37,8 @@ std::vector<std::byte> encode(const Tensor& tensor) {
             case DType::boolean:
                 append(out, static_cast<std::uint8_t>(tensor.i[static_cast<std::size_t>(k)] != 0));
                 break;
-            default: throw InternalError("a table of a dtype that programs do not hold");
+            case DType::f16:
+            case DType::bf16: append(out, half_bits(tensor.type.dtype, tensor.at(k))); break;
         }
     }
     return out;
