@@ -117,6 +117,19 @@ void PlanChecker::compare_constants() {
         }
 }
 
+bool PlanChecker::lies_as_its_parameter(const Region& state, std::int64_t size) const {
+    const auto named = std::find_if(named_.begin(), named_.end(), [&](const Named& n) { return n.region == state; });
+    if (named == named_.end()) return false;
+    const std::string parameter = named->name.substr(named->name.find('.') + 1);
+    const auto of = std::find_if(named_.begin(), named_.end(), [&](const Named& n) {
+        return n.region.arena == Arena::parameters && n.name == parameter;
+    });
+    if (of == named_.end()) return false;
+    const std::int64_t further = state.offset / size - of->region.offset / of->size,
+                       with_each = state.count > 1 ? state.stride / size - of->region.stride / of->size : 0;
+    return further % 4 == 0 && with_each % 4 == 0;
+}
+
 void PlanChecker::report_unaligned() {
     // Gradients, narrow copies and optimizer state lie like the parameters that they belong to: at the same element of
     // their arenas, of which the optimizer's has as many as it has states, one behind the other.
@@ -136,7 +149,8 @@ void PlanChecker::report_unaligned() {
         if (region.arena == Arena::optimizer && behind > 0 && (region.offset - behind) % size == 0)
             elements.push_back((region.offset - behind) / size);
         // States of shapes of their own: vectors of four may be read of them.
-        if (region.arena == Arena::optimizer && !states_as_parameters_) follows = region.offset % (4 * size) == 0;
+        if (region.arena == Arena::optimizer && !states_as_parameters_)
+            follows = region.offset % (4 * size) == 0 || lies_as_its_parameter(region, size);
         for (const std::int64_t element : elements)
             for (const Arena of : {Arena::parameters, Arena::narrow_copies}) follows = follows || beside(element, of);
         if (!follows) violation(fmt::format("{} ({}) is not aligned to {} bytes", where, text(region), alignment));

@@ -83,6 +83,9 @@ class PlanChecker {
     void compare_constants();
     void compare_with_parameters();
     void report_unaligned();
+    // Of a state in an arena where states have shapes of their own: whether each of its members begins as many elements
+    // behind a vector of four as its parameter's, as these are read together.
+    bool lies_as_its_parameter(const Region& state, std::int64_t size) const;
 
     struct Named {
         Region region;

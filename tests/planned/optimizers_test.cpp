@@ -91,6 +91,24 @@ TEST_P(EveryOptimizer, IsTheStepInDouble) {
     EXPECT_LT(in_arena, elements + 32 * static_cast<std::int64_t>(states + 1));
 }
 
+// Of tensors that begin anywhere, since products take what lies before them as one with them, and of all types.
+TEST_P(EveryOptimizer, IsPlannedForTensorsThatBeginAnywhere) {
+    for (const char* graph : {"losses/means_of_two_kinds.onnx", "ranks_llama/dyn.logits.onnx"}) {
+        CompileOptions o = options();
+        o.batch = 2;
+        EXPECT_NO_THROW(compiled(graph, o)) << graph;
+        for (const DType dtype : narrow_dtypes()) {
+            o.dtype = name_of(dtype);
+            for (const char* master : {"f32", "none"})
+                for (const std::string& states : {std::string("f32"), o.dtype}) {
+                    o.master = master;
+                    o.optim_dtype = states;
+                    EXPECT_NO_THROW(compiled(graph, o)) << graph << " in " << o.dtype << ", states " << states;
+                }
+        }
+    }
+}
+
 TEST_P(EveryOptimizer, StepsShardsAsItStepsTheWhole) {
     PlannedProgram program(compiled(model, options()));
     const Trained alone = train(program, parameters, trained_names(program.module()), steps, [&](std::uint64_t s) {
