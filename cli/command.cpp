@@ -18,6 +18,7 @@
 #include "compiler/losses/losses.h"
 #include "compiler/pipeline.h"
 #include "compiler/support/error.h"
+#include "runtime-lib/optim/rules/codes.h"
 #include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
@@ -193,8 +194,14 @@ void ModelOptions::add_to(CLI::App& app) {
     app.add_option("--grad-dtype", compile.grad_dtype, "with bf16, f16: gradients of parameters")
         ->check(one_of(dtypes))
         ->capture_default_str();
-    app.add_option("--optim-dtype", compile.optim_dtype, "with bf16, f16: the optimizer's states")
-        ->check(one_of(dtypes))
+    std::vector<std::string> of_states = dtypes;
+    of_states.emplace_back(eight_bits);
+    app.add_option(
+           "--optim-dtype", compile.optim_dtype,
+           fmt::format("the optimizer's states: with bf16, f16 in that type; {}, with any: of matrices codes of "
+                       "8 bits, with a scale for each {} elements, of all else f32",
+                       eight_bits, thunder::rules::block_elements))
+        ->check(one_of(of_states))
         ->capture_default_str();
 }
 
@@ -415,7 +422,7 @@ void ModelOptions::finish() {
         d.help = "with --dp each rank holds all parameters, and none are gathered: leave it away";
         throw UsageError(std::move(d));
     }
-    refuse_shards_of_matrices(compile);
+    check_optimizer_choices(compile);
     compile.bucket_bytes = bucket_mb << 20;
     if (!executors.empty()) {
         compile.executors.clear();

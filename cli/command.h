@@ -106,8 +106,8 @@ std::optional<Module> compile_with_batch(ModelOptions options, std::int64_t batc
 Module compile_without_user_functions(ModelOptions options, const std::string& last_pass);
 // "import" and the passes that these options ask for, in order.
 std::vector<std::string> pass_names(const ModelOptions& options);
-// Throws UsageError where ranks get parts of parameters that the optimizer steps as whole matrices.
-void refuse_shards_of_matrices(const CompileOptions& compile);
+// Throws UsageError where the optimizer cannot be sharded as asked, or its states not be kept so.
+void check_optimizer_choices(const CompileOptions& compile);
 // Throws UsageError, which lists them, where there is none of this name.
 void require_pass(const ModelOptions& options, const std::string& name);
 // Does what follows the passes; a bug in it is reported as that of a pass of this name.

@@ -16,6 +16,9 @@ namespace thunderc {
 enum class Transform : std::uint8_t { train, forward, vjp };
 std::string_view name_of(Transform transform);
 
+// States of an optimizer as codes of 8 bits, with a scale for each block: of matrices, with any type of products.
+inline constexpr std::string_view eight_bits = "8bit";
+
 // Every choice of the command line that the compiler follows.
 struct CompileOptions {
     Transform transform = Transform::train;
@@ -46,6 +49,7 @@ struct CompileOptions {
     // with products of a narrow type
     std::string master = "f32";                           // f32, none
     std::string grad_dtype = "f32", optim_dtype = "f32";  // f32, or that of products
+    bool coded_states() const { return optim_dtype == eight_bits; }
 };
 
 }  // namespace thunderc

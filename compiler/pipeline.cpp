@@ -165,8 +165,9 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         return differentiate(std::move(m), options, r);
     });
     list.require("remove_stops", remove_stops);  // they have done their work
-    list.require("compose_step",
-                 [o](Module m, Report& r) { return compose_step(std::move(m), StepOptions{o.optimizer}, r); });
+    list.require("compose_step", [o](Module m, Report& r) {
+        return compose_step(std::move(m), StepOptions{o.optimizer, o.coded_states()}, r);
+    });
     if (!reference_only(o)) list.add("join_pads", join_pads);  // gradients of the merged products, side by side
     list.add("sink_accumulation", sink_accumulation);
     list.add("simplify_step", simplify);
@@ -176,7 +177,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         options.compute = o.dtype == "auto" ? stored_dtype(m) : parse_dtype(o.dtype).value();
         options.master = o.master != "none";
         options.gradient = parse_dtype(o.grad_dtype).value();
-        options.optimizer = parse_dtype(o.optim_dtype).value();
+        options.optimizer = o.coded_states() ? DType::f32 : parse_dtype(o.optim_dtype).value();
         options.gathered = o.mesh.has_shards();
         options.compute_given = o.dtype != "auto";
         return lower_precision(std::move(m), options, r);

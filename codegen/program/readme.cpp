@@ -15,7 +15,9 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
+#include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
+#include "runtime-lib/optim/rules/codes.h"
 
 namespace thunderc {
 
@@ -272,7 +274,11 @@ std::string precision_text(const ProgramLayout& layout, const CompileOptions& c)
             type);
     out += fmt::format("| the optimizer's states | {0}, `--optim-dtype {0}` | {1} |\n", c.optim_dtype,
                        c.optim_dtype == "f32" ? "a step changes a state by less than half a unit of " + article
-                                              : "half the memory; small changes of a state are lost");
+                       : c.coded_states()
+                           ? fmt::format("of matrices a code for each element and a scale for each {}: a quarter of "
+                                         "the memory; of all else f32",
+                                         thunder::rules::block_elements)
+                           : "half the memory; small changes of a state are lost");
     return out +
            fmt::format(
                "\nOn a CPU the program says at its start how it multiplies {}; `THUNDER_{}=native|emulated` in the "
@@ -328,7 +334,9 @@ std::string memory_table(const ProgramLayout& layout) {
         rows.push_back({"narrow_copies",
                         fmt::format("parameters once more in {}, for products", name_of(layout.compute_dtype()))});
     if (layout.trains())
-        rows.push_back({"optimizer", !parameters.states_as_parameters() ? "its states, one after the other"
+        rows.push_back({"optimizer", has_coded_states(m)                  ? "its states, one after the other; of "
+                                                                            "matrices codes of 8 bits and their scales"
+                                     : !parameters.states_as_parameters() ? "its states, one after the other"
                                      : layout.mixed_precision()
                                          ? "its state, at the same elements, one after the other"
                                          : "its state, at the same offsets, one after the other"});

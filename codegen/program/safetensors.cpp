@@ -34,6 +34,7 @@ std::vector<std::byte> encode(const Tensor& tensor) {
             case DType::f64: append(out, tensor.at(k)); break;
             case DType::i64: append(out, tensor.i[static_cast<std::size_t>(k)]); break;
             case DType::i32: append(out, static_cast<std::int32_t>(tensor.i[static_cast<std::size_t>(k)])); break;
+            case DType::u8: append(out, static_cast<std::uint8_t>(tensor.i[static_cast<std::size_t>(k)])); break;
             case DType::boolean:
                 append(out, static_cast<std::uint8_t>(tensor.i[static_cast<std::size_t>(k)] != 0));
                 break;

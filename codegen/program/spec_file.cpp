@@ -108,7 +108,8 @@ class SpecPrinter {
             if (info.kind != ArgInfo::Kind::state) continue;
             const std::string& name = info.names.front();
             const bool other = name.starts_with("grad.") || name.starts_with("narrow_copy.");
-            if (prefix.empty() ? !other : name.starts_with(prefix)) return f.type(f.arguments[k]).dtype;
+            const DType dtype = f.type(f.arguments[k]).dtype;
+            if (prefix.empty() ? !other && is_float(dtype) : name.starts_with(prefix)) return dtype;
         }
         return DType::f32;
     }
@@ -156,6 +157,7 @@ class SpecPrinter {
             out_.line(fmt::format(".optimizer_dtype = DType::{},", name_of(state_dtype(""))));
             out_.line(fmt::format(".compute = DType::{},", name_of(layout_.compute_dtype())));
         }
+        if (has_coded_states(m)) out_.line(".coded_states = true,");
         out_.line(fmt::format(".batch = {},", batch_));
         out_.line(fmt::format(".tokens = {},", step_tokens(m.main())));
         const LossForm loss = loss_form(m);

@@ -48,7 +48,7 @@ class PlanChecker {
     explicit PlanChecker(const Module& module)
         : module_(module),
           states_(optimizer_states(module)),
-          states_as_parameters_(!is_step(module) || rule_of(module).states_as_parameters()) {}
+          states_as_parameters_(!is_step(module) || states_as_parameters(module)) {}
 
     std::vector<std::string> run();
 

@@ -16,7 +16,7 @@ namespace {
 using Kind = DTypeRow::Kind;
 
 // In the order of the enumerators.
-constexpr std::array<DTypeRow, 7> rows = {{
+constexpr std::array<DTypeRow, 8> rows = {{
     {DType::f64, "f64", 8, Kind::floating, "double", "F64", "DOUBLE", "float64", 53, -1022,
      std::numeric_limits<double>::max(), DType::f64, false, false},
     {DType::f32, "f32", 4, Kind::floating, "float", "F32", "FLOAT", "float32", 24, -126,
@@ -26,6 +26,7 @@ constexpr std::array<DTypeRow, 7> rows = {{
      true, true},
     {DType::i64, "i64", 8, Kind::integer, "std::int64_t", "I64", "INT64", "int64", 63, 0, 0, DType::i64, false, false},
     {DType::i32, "i32", 4, Kind::integer, "std::int32_t", "I32", "INT32", "int32", 31, 0, 0, DType::i32, false, false},
+    {DType::u8, "u8", 1, Kind::integer, "std::uint8_t", "U8", "UINT8", "uint8", 8, 0, 0, DType::u8, false, false},
     {DType::boolean, "bool", 1, Kind::boolean, "bool", "BOOL", "BOOL", "bool", 1, 0, 0, DType::boolean, false, false},
 }};
 

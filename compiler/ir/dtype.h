@@ -11,7 +11,7 @@
 
 namespace thunderc {
 
-enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, boolean };
+enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean };
 
 struct DTypeRow {
     enum class Kind : std::uint8_t { floating, integer, boolean };
@@ -44,7 +44,7 @@ std::string_view name_of(DType dtype);  // "f32", "bool"
 std::optional<DType> parse_dtype(std::string_view name);
 std::size_t size_of(DType dtype);
 bool is_float(DType dtype);
-bool is_integer(DType dtype);  // i64, i32; a boolean is neither
+bool is_integer(DType dtype);  // i64, i32, u8; a boolean is neither
 // Storage alone: what is computed with it is widened first, and rounded when it is stored.
 bool is_narrow(DType dtype);
 // Whether every number of `from` is one of `to`.

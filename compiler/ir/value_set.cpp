@@ -20,6 +20,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 std::pair<double, double> limits(DType dtype) {
     switch (dtype) {
         case DType::boolean: return {0, 1};
+        case DType::u8: return {0, 255};
         case DType::i32: return {-0x1p31, 0x1p31 - 1};
         case DType::i64: return {-0x1p63, 0x1p63};
         default: return {-infinity, infinity};

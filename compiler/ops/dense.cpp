@@ -94,13 +94,18 @@ double convert(double value, DType dtype) {
         case DType::i32:
             if (!(std::abs(value) < 0x1p63)) return value;
             return static_cast<std::int32_t>(static_cast<std::int64_t>(value));
+        case DType::u8:
+            if (!(std::abs(value) < 0x1p63)) return value;
+            return static_cast<std::uint8_t>(static_cast<std::int64_t>(value));
         default: return value != 0 ? 1 : 0;
     }
 }
 
 void wrap_integers(Tensor& tensor) {
-    if (tensor.type.dtype != DType::i32) return;
-    for (std::int64_t& value : tensor.i) value = static_cast<std::int32_t>(value);
+    if (tensor.type.dtype == DType::i32)
+        for (std::int64_t& value : tensor.i) value = static_cast<std::int32_t>(value);
+    if (tensor.type.dtype == DType::u8)
+        for (std::int64_t& value : tensor.i) value = static_cast<std::uint8_t>(value);
 }
 
 Tensor apply_elementwise(const Elementwise& rule, IntegerFunction integer, std::span<const Tensor> operands,

@@ -54,11 +54,11 @@ std::int64_t checked_index(std::int64_t index, std::int64_t entries);
 
 // ---- one element's meaning in its dtype -----------------------------------------------------------------------------
 
-// To float16, bfloat16 or float32 by round-to-nearest-even; to integers by truncation, where those of 32 bits wrap
-// around; to booleans by comparison with 0.
+// To float16, bfloat16 or float32 by round-to-nearest-even; to integers by truncation, where those of fewer
+// than 64 bits wrap around; to booleans by comparison with 0.
 double convert(double value, DType dtype);
 
-// Integers of 32 bits as they are after arithmetic in 64.
+// Integers of fewer bits as they are after arithmetic in 64.
 void wrap_integers(Tensor& tensor);
 
 // Integers wrap around, as in ONNX and torch.

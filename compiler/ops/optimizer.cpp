@@ -16,6 +16,7 @@
 #include "compiler/ops/multi_tensor.h"
 #include "compiler/ops/optimizer_tensors.h"
 #include "compiler/ops/rules.h"
+#include "compiler/ops/state_codes.h"
 #include "compiler/support/error.h"
 #include "runtime-lib/optim/matrix_scratch.h"
 #include "runtime-lib/optim/state_layout.h"
@@ -30,9 +31,15 @@ using optimizing::Expression;
 using rules::Stepped;
 using thunder::RuleInfo;
 
+// Whether states of some tensors are codes of 8 bits (state_codes.h): then the scales of each state are groups behind
+// the states, of no elements where a tensor's states are numbers.
+bool is_coded(const Attributes& attributes) {
+    return attributes.has("coded");
+}
+
 // Parameters, gradients and states; the numbers, clip_factor and decay_all.
-OptimizerGroups groups_of(const RuleInfo& rule) {
-    return {2 + rule.states.size(), rule.numbers.size() + 2};
+OptimizerGroups groups_of(const RuleInfo& rule, const Attributes& attributes) {
+    return {2 + rule.states.size() * (is_coded(attributes) ? 2 : 1), rule.numbers.size() + 2};
 }
 
 // How a rule steps parameters; runs may except some of the matrices. `type_of(t)` is that of parameter t; the
@@ -49,6 +56,14 @@ std::vector<Stepped> stepped_as(const RuleInfo& rule, const Attributes& attribut
         out.push_back(excepted ? Stepped::by_element : rule.stepped(type.dims.size()));
         member += static_cast<std::size_t>(type.is_family() ? type.count : 1);
     }
+    return out;
+}
+
+// What the scales of a tensor's codes are like; of a tensor that has none, like nothing.
+Type scales_type(const Type& state) {
+    Type out = state;
+    out.dtype = DType::f32;
+    out.dims = {state.dtype == DType::u8 ? thunder::blocks_of_codes(state.elements()) : 0};
     return out;
 }
 
@@ -75,12 +90,13 @@ Type scratch_of(const RuleInfo& rule, std::size_t count, const TypeOf& type_of) 
 }
 
 // Tensors of a group have the shapes of the parameters, or those that the rule gives to such a state of them; each
-// group has its own type of floating point. The results are parameters and states, in this order, and with
-// `narrow_copies` the parameters once more in bf16.
+// group has its own type of floating point, or states of codes and scales behind them. The results are parameters and
+// states, in this order, and with `narrow_copies` the parameters once more in bf16.
 std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
-    const OptimizerGroups g = groups_of(rule);
+    const OptimizerGroups g = groups_of(rule, in.attributes);
     std::vector<std::string> names = {"parameter", "gradient"};
     names.insert(names.end(), rule.states.begin(), rule.states.end());
+    for (std::size_t k = 0; names.size() < g.groups; ++k) names.push_back(thunder::scales_of(rule.states[k]));
     const std::size_t operands = in.operands.size();
     require(operands > g.scalars && (operands - g.scalars) % g.groups == 0,
             fmt::format("{} operands given: groups of equal length and {} scalars expected", operands, g.scalars));
@@ -92,10 +108,15 @@ std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
         for (std::size_t t = 0; t < count; ++t) {
             const Type& parameter = in.operand(t);
             const Type& type = in.operand(group * count + t);
-            const DType as = is_float(type.dtype) ? type.dtype : parameter.dtype;
+            const bool state = group > 1 && group - 2 < rule.states.size();
+            const bool codes = state && is_coded(in.attributes) && type.dtype == DType::u8;
+            const DType as = is_float(type.dtype) || codes ? type.dtype : parameter.dtype;
             Type expected = parameter;
             expected.dtype = as;
-            if (group > 1) expected = state_type(rule, group - 2, parameter, stepped[t], as);
+            if (group > 1 && !state) {
+                expected = scales_type(in.operand((group - rule.states.size()) * count + t));
+            } else if (group > 1)
+                expected = state_type(rule, group - 2, parameter, stepped[t], as);
             require(type == expected,
                     fmt::format("{} {} is {}, {}the parameter is {}", names[group], t, to_string(type),
                                 expected.dims == parameter.dims ? "" : to_string(expected) + " expected: ",
@@ -152,15 +173,15 @@ bool decays(const Op& op, std::size_t tensor, const Type& parameter, bool all) {
 template <typename Rule>
 std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const Tensor> operands,
                            std::span<const Type> types) {
-    const OptimizerGroups groups = groups_of(rule);
-    const std::size_t count = groups.tensors(operands.size()), states = rule.states.size();
+    const OptimizerGroups groups = groups_of(rule, op.attributes);
+    const std::size_t count = groups.tensors(operands.size()), states = rule.states.size(), kept = groups.groups - 2;
     const std::span<const Tensor> scalars = operands.last(groups.scalars);
     std::vector<double> numbers;
     for (std::size_t k = 0; k < rule.numbers.size(); ++k) numbers.push_back(scalars[k].at(0));
     const double clip = scalars[rule.numbers.size()].at(0);
     const bool all = scalars.back().at(0) != 0;
     std::vector<Tensor> out(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(count));
-    for (std::size_t t = count; t < (1 + states) * count; ++t) out.push_back(operands[t + count]);
+    for (std::size_t t = count; t < (1 + kept) * count; ++t) out.push_back(operands[t + count]);
     const std::vector<Stepped> stepped =
         stepped_as(rule, op.attributes, count, [&](std::size_t t) -> const Type& { return out[t].type; });
     for (std::size_t t = 0; t < count; ++t) {
@@ -184,15 +205,25 @@ std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const T
                 continue;
             }
         }
+        std::vector<std::vector<double>> decoded(states);  // of states that are codes
+        for (std::size_t s = 0; s < states; ++s)
+            if (const Tensor& stored = out[(1 + s) * count + t]; stored.type.dtype == DType::u8)
+                decoded[s] = coding::decoded(stored, out[(1 + states + s) * count + t], rule.signs[s]);
         for (std::int64_t k = 0; k < out[t].size(); ++k) {
+            const auto at = static_cast<std::size_t>(k);
             double p = out[t].at(k);
-            for (std::size_t s = 0; s < states; ++s) state[s] = out[(1 + s) * count + t].at(k);
+            for (std::size_t s = 0; s < states; ++s)
+                state[s] = decoded[s].empty() ? out[(1 + s) * count + t].at(k) : decoded[s][at];
             rule.element(p, clip * operands[count + t].at(k), state.data(), numbers, decayed);
             out[t].set(k, p);
-            for (std::size_t s = 0; s < states; ++s) out[(1 + s) * count + t].set(k, state[s]);
+            for (std::size_t s = 0; s < states; ++s)
+                decoded[s].empty() ? out[(1 + s) * count + t].set(k, state[s]) : void(decoded[s][at] = state[s]);
         }
+        for (std::size_t s = 0; s < states; ++s)
+            if (!decoded[s].empty())
+                coding::encode(out[(1 + s) * count + t], out[(1 + states + s) * count + t], decoded[s], rule.signs[s]);
     }
-    if (rule.steps_wholes()) out.emplace_back(types[(1 + states) * count]);
+    if (rule.steps_wholes()) out.emplace_back(types[(1 + kept) * count]);
     for (std::size_t t = 0; t < count && op.attributes.has("narrow_copies"); ++t)
         out.push_back(narrow_copy_of(out[t], op.attributes.dtype("narrow_copies")));
     return out;
@@ -202,14 +233,14 @@ std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const T
 
 template <typename Rule>
 std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op) {
-    const OptimizerGroups groups = groups_of(rule);
-    const std::size_t count = groups.tensors(op.operands.size()), states = rule.states.size();
+    const OptimizerGroups groups = groups_of(rule, op.attributes);
+    const std::size_t count = groups.tensors(op.operands.size()), states = rule.states.size(), kept = groups.groups - 2;
     const std::span<const Value> scalars = std::span(op.operands).last(groups.scalars);
     std::vector<Expression> numbers;
     for (std::size_t k = 0; k < rule.numbers.size(); ++k) numbers.emplace_back(b, scalars[k]);
     const Expression clip(b, scalars[rule.numbers.size()]), decay_all(b, scalars.back());
     const bool narrow_copies = op.attributes.has("narrow_copies");
-    const std::size_t made = 1 + states + (narrow_copies ? 1 : 0);
+    const std::size_t made = 1 + kept + (narrow_copies ? 1 : 0);
     std::vector<Value> out(made * count), scratch;
     if (rule.steps_wholes())  // nobody reads it
         scratch = {b.splat(scratch_of(rule, count, [&](std::size_t t) { return b.type(op.operands[t]); }), 0)};
@@ -221,43 +252,58 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
         std::vector<Value> operands;
         for (std::size_t group = 0; group < groups.groups; ++group) operands.push_back(op.operands[group * count + t]);
         const std::vector<Value> updated = for_each_member(b, operands, made, [&](const std::vector<Value>& stored) {
+            const auto is_codes = [&](std::size_t s) { return b.type(stored[2 + s]).dtype == DType::u8; };
             std::vector<Expression> x;
-            for (Value v : stored) x.emplace_back(b, b.cast(v, DType::f32));
+            for (std::size_t group = 0; group < 2 + states; ++group)
+                x.emplace_back(b, group >= 2 && is_codes(group - 2)
+                                      ? coding::decoded(b, stored[group], stored[group + states], rule.signs[group - 2])
+                                      : b.cast(stored[group], DType::f32));
             Expression p = x[0];
             std::vector<Expression> state(x.begin() + 2, x.end());
-            const auto kept = rules::fields_of<Rule::template States, Expression&>(state.data());
+            const auto fields = rules::fields_of<Rule::template States, Expression&>(state.data());
             if constexpr (rules::steps_matrices<Rule>) {
                 const Dims& dims = b.type(stored[0]).dims;
                 if (stepped[t] == Stepped::matrix)
-                    Rule::matrix(p, clip * x[1], kept, of_tensor, static_cast<double>(dims[0]),
+                    Rule::matrix(p, clip * x[1], fields, of_tensor, static_cast<double>(dims[0]),
                                  static_cast<double>(dims[1]));
             }
             if constexpr (rules::steps_tensors<Rule>)
-                Rule::tensor(p, clip * x[1], kept, of_tensor, stepped[t] == Stepped::matrix);
+                Rule::tensor(p, clip * x[1], fields, of_tensor, stepped[t] == Stepped::matrix);
             else if (stepped[t] == Stepped::by_element)
-                Rule::element(p, clip * x[1], kept, of_tensor);
+                Rule::element(p, clip * x[1], fields, of_tensor);
             std::vector<Value> results = {b.cast(p.value, b.type(stored[0]).dtype)};
-            for (std::size_t s = 0; s < states; ++s)
+            std::vector<Value> scales;
+            for (std::size_t s = 0; s < states; ++s) {
+                if (is_codes(s)) {
+                    const auto [codes, of_blocks] = coding::encoded(b, state[s].value, rule.signs[s]);
+                    results.push_back(codes);
+                    scales.push_back(of_blocks);
+                    continue;
+                }
                 results.push_back(b.cast(state[s].value, b.type(stored[2 + s]).dtype));
+                if (kept > states) scales.push_back(stored[2 + states + s]);
+            }
+            results.insert(results.end(), scales.begin(), scales.end());
             if (narrow_copies) results.push_back(b.cast(p.value, op.attributes.dtype("narrow_copies")));
             return results;
         });
         for (std::size_t r = 0; r < made; ++r) out[r * count + t] = updated[r];
     }
-    out.insert(out.begin() + static_cast<std::ptrdiff_t>((1 + states) * count), scratch.begin(), scratch.end());
+    out.insert(out.begin() + static_cast<std::ptrdiff_t>((1 + kept) * count), scratch.begin(), scratch.end());
     return out;
 }
 
 // ---- the op of a rule -----------------------------------------------------------------------------------------------
 
 RuntimeCall update_call(const RuleInfo& rule, const Op& op, const Function& f) {
-    const std::size_t count = groups_of(rule).tensors(op.operands.size());
+    const std::size_t count = groups_of(rule, op.attributes).tensors(op.operands.size());
+    const bool coded = is_coded(op.attributes);
     auto dtype = [&](std::size_t group) { return f.type(op.operands[group * count]).dtype; };
     std::vector<CallField> fields = {whole_arena("parameters", Placement::Arena::parameters, dtype(0)),
                                      whole_arena("gradients", Placement::Arena::gradients, dtype(1))};
     for (std::size_t k = 0; k < rule.states.size(); ++k)
-        fields.push_back(whole_arena(fmt::format("states[{}]", k), Placement::Arena::optimizer, dtype(2 + k),
-                                     rule.states_as_parameters() ? k : 0));
+        fields.push_back(whole_arena(fmt::format("states[{}]", k), Placement::Arena::optimizer,
+                                     coded ? DType::f32 : dtype(2 + k), rule.states_as_parameters() && !coded ? k : 0));
     const bool narrow_copies = op.attributes.has("narrow_copies");
     if (narrow_copies)
         fields.push_back(
@@ -272,6 +318,7 @@ RuntimeCall update_call(const RuleInfo& rule, const Op& op, const Function& f) {
         : rule.steps_tensors  ? "tensor by tensor"
                               : "in one pass over memory");
     if (!rule.states.empty()) comment += fmt::format("; states: {}", fmt::join(rule.states, ", "));
+    if (coded) comment += fmt::format(", of matrices in 8 bits with a scale for each {}", rules::block_elements);
     return {rule.name, fields, comment, "optim/update.h", "one pass over all parameters"};
 }
 
@@ -300,7 +347,7 @@ OpDef optimizer(const RuleInfo& rule) {
                               fmt::join(kept, ", "));
     def.formula = rule.formula;
     def.source = rule.source;
-    def.optimizer = [&rule](const Attributes&) { return groups_of(rule); };
+    def.optimizer = [&rule](const Attributes& attributes) { return groups_of(rule, attributes); };
     def.infer = [&rule](const InferInput& in) { return infer_update(in, rule); };
     def.reference = [&rule](const Op& op, std::span<const Tensor> operands, std::span<const Type> types) {
         return update<Rule>(rule, op, operands, types);
@@ -338,7 +385,7 @@ OpDef optimizer(const RuleInfo& rule) {
         flag,
         {{f32_type({2})},
          {},
-         fmt::format("1 operands given: groups of equal length and {} scalars expected", groups_of(rule).scalars)}};
+         fmt::format("1 operands given: groups of equal length and {} scalars expected", groups_of(rule, {}).scalars)}};
     return def;
 }
 

@@ -47,6 +47,7 @@ void for_storing(DType dtype, const Tensor& t, const Each& each) {
         case DType::f32: return each([&](std::byte* at, std::size_t k) { put(at, static_cast<float>(t.f[k])); });
         case DType::i64: return each([&](std::byte* at, std::size_t k) { put(at, t.i[k]); });
         case DType::i32: return each([&](std::byte* at, std::size_t k) { put(at, static_cast<std::int32_t>(t.i[k])); });
+        case DType::u8: return each([&](std::byte* at, std::size_t k) { put(at, static_cast<std::uint8_t>(t.i[k])); });
         case DType::boolean:
             return each([&](std::byte* at, std::size_t k) { put(at, static_cast<std::uint8_t>(t.i[k] != 0)); });
         case DType::f16:
@@ -63,6 +64,7 @@ void for_loading(DType dtype, Tensor& t, const Each& each) {
         case DType::f32: return each([&](const std::byte* at, std::size_t k) { t.f[k] = take<float>(at); });
         case DType::i64: return each([&](const std::byte* at, std::size_t k) { t.i[k] = take<std::int64_t>(at); });
         case DType::i32: return each([&](const std::byte* at, std::size_t k) { t.i[k] = take<std::int32_t>(at); });
+        case DType::u8: return each([&](const std::byte* at, std::size_t k) { t.i[k] = take<std::uint8_t>(at); });
         case DType::boolean:
             return each([&](const std::byte* at, std::size_t k) { t.i[k] = take<std::uint8_t>(at) == 1 ? 1 : 0; });
         case DType::f16:

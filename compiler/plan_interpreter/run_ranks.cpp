@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "compiler/plan_interpreter/planned_execution.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/lazy_check.h"
+#include "runtime-lib/optim/state_layout.h"
 
 namespace thunderc {
 namespace {
@@ -273,12 +275,29 @@ std::string PlannedRanks::unit_of(const std::string& name) const {
     return "";
 }
 
+// Whether "first_moment_scales." and the like.
+static bool is_scales(const Module& module, const std::string& prefix) {
+    if (!has_coded_states(module)) return false;
+    const std::vector<std::string>& states = rule_of(module).states;
+    return std::any_of(states.begin(), states.end(),
+                       [&](const std::string& state) { return prefix == thunder::scales_of(state) + "."; });
+}
+
 // Of a parameter or a state of it: the prefix, and where the parameter lies; none for what every rank has whole.
 std::optional<std::pair<std::string, PlannedRanks::Piece>> PlannedRanks::piece(const std::string& name) const {
     for (const std::string& prefix : ranks_.front().prefixes()) {
         if (!name.starts_with(prefix)) continue;
         const auto at = pieces_.find(name.substr(prefix.size()));
-        if (at != pieces_.end()) return std::pair(prefix, at->second);
+        if (at == pieces_.end()) continue;
+        Piece piece = at->second;
+        if (is_scales(module(), prefix)) {  // one for each block of the parameter's elements
+            constexpr std::int64_t block = thunder::rules::block_elements;
+            const bool coded = ranks_.front().type(prefix + piece.member).elements() > 0;
+            piece.dims = {coded ? thunder::blocks_of_codes(element_count(piece.dims)) : 0};
+            piece.offset /= block;
+            piece.shard /= block;
+        }
+        return std::pair(prefix, piece);
     }
     return std::nullopt;
 }

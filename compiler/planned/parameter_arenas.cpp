@@ -25,7 +25,7 @@ ParameterArenas::ParameterArenas(const Module& planned) {
             if (arena == Arena::gradients) gradient = size;
             if (arena == Arena::narrow_copies) narrow_copy = size;
         }
-    if (is_step(planned)) states_as_parameters_ = rule_of(planned).states_as_parameters();
+    if (is_step(planned)) states_as_parameters_ = thunderc::states_as_parameters(planned);
     bytes_ = bytes_of(Arena::parameters);
     // A function library that gives no gradients has parameters alone.
     trained_ = gradient > 0 ? bytes_of(Arena::gradients) / gradient : bytes_ / size_;

@@ -12,13 +12,13 @@
 
 namespace thunderc::planning {
 
-// In elements, by the first name of a state: "first_moment.model.norm.weight".
+// In bytes, by the first name of a state: "first_moment.model.norm.weight".
 struct StatePlace {
     std::int64_t offset = 0, layer_stride = 0;
 };
 struct StatePlaces {
     std::map<std::string, StatePlace> by_name;
-    std::int64_t elements = 0;  // of the arena
+    std::int64_t bytes = 0;  // of the arena
 };
 
 // Of a training step.

@@ -159,4 +159,14 @@ const thunder::RuleInfo& rule_of(const Module& composed) {
     throw InternalError("nothing steps the parameters");
 }
 
+bool has_coded_states(const Module& composed) {
+    const Function* update = composed.find(update_function);
+    return update != nullptr && std::any_of(update->arguments.begin(), update->arguments.end(),
+                                            [&](Value v) { return update->type(v).dtype == DType::u8; });
+}
+
+bool states_as_parameters(const Module& composed) {
+    return rule_of(composed).states_as_parameters() && !has_coded_states(composed);
+}
+
 }  // namespace thunderc

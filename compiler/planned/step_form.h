@@ -65,5 +65,9 @@ std::vector<std::string> prefixes_of_parameters(const Module& composed);
 std::optional<std::size_t> state_of_name(const std::vector<std::string>& states, std::string_view name);
 // The rule that steps the module's parameters.
 const thunder::RuleInfo& rule_of(const Module& composed);
+// Whether states of its matrices are codes of 8 bits: compiler/ops/state_codes.h.
+bool has_coded_states(const Module& composed);
+// Whether each state has an element for each of its parameter's, and they are numbers: then they lie like what trains.
+bool states_as_parameters(const Module& composed);
 
 }  // namespace thunderc

@@ -44,6 +44,7 @@ bool is_stored_as(const StoredTensor& stored, const HeldTensor& tensor) {
 // list their parameters unit by unit.
 std::string identity_text(const ProgramSpec& program) {
     std::string text = cat(program.optimizer, " ", rule_of(program).states.size(), "\n");
+    if (program.coded_states) text += "states of matrices in 8 bits\n";
     if (program.optimizer_dtype != DType::f32) text += cat("states ", stored_name(program.optimizer_dtype), "\n");
     std::vector<const ParameterSpec*> parameters;
     for (const ParameterSpec& parameter : program.parameters) parameters.push_back(&parameter);
@@ -81,13 +82,24 @@ std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingAre
         for (const OptimizerStates::OfParameter& of : states.parameters) {
             const rules::StateShape shape = rule.shape_of_state(k, of.stepped);
             if (shape == rules::StateShape::none) continue;
-            tensors.push_back({{state_name(rule.stored_states[k], of.parameter->name), program.optimizer_dtype,
-                                dims_of_state(program, of, k)},
+            tensors.push_back(
+                {{state_name(rule.stored_states[k], of.parameter->name), of.coded ? DType::u8 : program.optimizer_dtype,
+                  dims_of_state(program, of, k)},
+                 of.parameter,
+                 arenas.optimizer,
+                 0,
+                 shape == rules::StateShape::as_parameter ? HeldTensor::Part::elements : HeldTensor::Part::whole,
+                 of.begins[k]});
+            if (!of.coded) continue;
+            const auto codes = static_cast<std::int64_t>(of.parameter->bytes / size_of(of.parameter->dtype));
+            tensors.push_back({{state_name(scales_of(rule.stored_states[k]), of.parameter->name),
+                                DType::f32,
+                                {blocks_of_codes(codes)}},
                                of.parameter,
                                arenas.optimizer,
                                0,
-                               of.further[k],
-                               shape != rules::StateShape::as_parameter});
+                               HeldTensor::Part::blocks,
+                               of.scales[k]});
         }
     if (average != nullptr) add_state(std::string(average_state), average->arena(), DType::f32);
     return tensors;
@@ -133,8 +145,16 @@ std::string difference(const SafetensorsFile& file, const ProgramSpec& program) 
                                        [&](const ParameterSpec& p) { return p.name == tensor.name; });
         if (!known) return cat("it has a parameter ", tensor.name, ", which this program does not have");
     }
+    const auto is_codes = [](const StoredTensor& tensor) {
+        return tensor.name.starts_with("optimizer.") && tensor.dtype == stored_name(DType::u8);
+    };
+    const bool coded = std::any_of(file.tensors().begin(), file.tensors().end(), is_codes);
+    if (coded != program.coded_states) {
+        return coded ? "its optimizer keeps states of matrices in 8 bits, this program's does not"
+                     : "this program's optimizer keeps states of matrices in 8 bits, which it has not";
+    }
     for (const StoredTensor& tensor : file.tensors()) {
-        if (tensor.name.starts_with(state_name(std::string(average_state), ""))) continue;
+        if (tensor.name.starts_with(state_name(std::string(average_state), "")) || is_codes(tensor)) continue;
         if (tensor.name.starts_with("optimizer.") && tensor.dtype != stored_name(program.optimizer_dtype)) {
             return cat("its optimizer's states are ", tensor.dtype, ", this program's are ",
                        stored_name(program.optimizer_dtype));

@@ -225,6 +225,7 @@ bool readable_as(std::string_view stored_dtype, DType dtype) {
             const std::string_view integers[] = {"I64", "I32", "U32", "I16", "U16", "I8", "U8"};
             return std::find(std::begin(integers), std::end(integers), stored_dtype) != std::end(integers);
         }
+        case DType::u8: return stored_dtype == stored_name(DType::u8);
         default: return stored_dtype == "BOOL" || stored_dtype == "U8";
     }
 }

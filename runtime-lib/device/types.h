@@ -21,6 +21,7 @@ namespace thunder {
     X(f16, f16, "f16", "F16", 11, -14)       \
     X(i64, std::int64_t, "i64", "I64", 0, 0) \
     X(i32, std::int32_t, "i32", "I32", 0, 0) \
+    X(u8, std::uint8_t, "u8", "U8", 0, 0)    \
     X(boolean, bool, "bool", "BOOL", 0, 0)
 
 enum class DType : std::uint8_t {

@@ -11,8 +11,8 @@ namespace thunder {
 
 class Stream;
 
-// *sum = sum of gradients[i]^2 over the flat arena of f32 or narrow ones (its padding is zero), in double and over a fixed
-// tree: the same bits at any thread count.
+// *sum = sum of gradients[i]^2 over the flat arena of f32 or narrow ones (its padding is zero), in double and over a
+// fixed tree: the same bits at any thread count.
 void sum_of_squares(double* sum, const Input& gradients, std::int64_t elements, Stream& stream);
 
 // scalars->grad_norm = sqrt(sum of gradients[i]^2) and scalars->clip_factor = min(1, max_grad_norm / (grad_norm +

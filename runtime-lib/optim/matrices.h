@@ -60,10 +60,4 @@ void step_matrix(const MatrixStep& s, Stream& stream) {
     move_along<Rule>(s, stream);
 }
 
-// The segments that are stepped element by element, which come first.
-inline std::span<const ParameterSegment> by_element(std::span<const ParameterSegment> segments) {
-    const auto first = std::find_if(segments.begin(), segments.end(), [](const auto& s) { return s.is_whole(); });
-    return segments.first(static_cast<std::size_t>(first - segments.begin()));
-}
-
 }  // namespace thunder

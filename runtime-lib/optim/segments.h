@@ -9,8 +9,9 @@
 namespace thunder {
 
 // Elements [begin, end) of the arena; parameters and gradients lie at the same place in theirs, and so do the
-// optimizer's states where these are shaped as the parameters. Segments do not overlap, and are sorted, those that are
-// stepped as wholes behind all others. What lies between them (padding) or behind (frozen parameters) is not touched.
+// optimizer's states where these are shaped as the parameters. Segments do not overlap, and are sorted: behind all
+// others those whose states are codes, then those that are stepped as wholes. What lies between them (padding) or
+// behind (frozen parameters) is not touched.
 struct ParameterSegment {
     std::int64_t begin = 0, end = 0;
     bool decay = false;  // weight decay applies
@@ -24,6 +25,11 @@ struct ParameterSegment {
     std::int64_t rows = 0, columns = 0;
     // How much further on in its arena each state lies than the parameter in its own: state_layout.h.
     std::int64_t shift[rules::most_states] = {};
+
+    // Of states that are codes of 8 bits (rules/codes.h): where in their arena those of the first element lie, in
+    // bytes, and where its block's scales do, in floats. It is the first one of a block of the tensor.
+    bool coded = false;
+    std::int64_t codes[rules::most_states] = {}, scales[rules::most_states] = {};
 
     bool is_whole() const { return columns > 0; }
 };

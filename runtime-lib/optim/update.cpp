@@ -56,6 +56,59 @@ std::int64_t piece_of_call(const OptimizerUpdate& call, std::int64_t n) {
                         call.narrow_copies ? call.narrow_copies.dtype : DType::f32});
 }
 
+// ---- states as codes, block by block ----
+
+// A block's state k as numbers.
+template <bool signs>
+void read_block(float* __restrict to, const OptimizerUpdate& call, const ParameterSegment& segment, int k,
+                std::int64_t block, std::int64_t n) {
+    const auto* codes =
+        static_cast<const std::uint8_t*>(call.states[k].data) + segment.codes[k] + block * rules::block_elements;
+    const float scale = static_cast<const float*>(call.states[k].data)[segment.scales[k] + block];
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) to[i] = scale * rules::number_of_code<signs>(codes[i]);
+}
+// And back. A number that is not finite is seen: its block's scale is none, then.
+template <bool signs>
+void write_block(const OptimizerUpdate& call, const ParameterSegment& segment, int k, std::int64_t block,
+                 const float* __restrict from, std::int64_t n) {
+    float largest = 0, none = 0;
+#pragma omp simd reduction(max : largest) reduction(+ : none)
+    for (std::int64_t i = 0; i < n; ++i) {
+        const float magnitude = std::abs(from[i]);
+        largest = magnitude > largest ? magnitude : largest;
+        none += 0 * from[i];
+    }
+    static_cast<float*>(call.states[k].data)[segment.scales[k] + block] = largest + none;
+    auto* __restrict codes =
+        static_cast<std::uint8_t*>(call.states[k].data) + segment.codes[k] + block * rules::block_elements;
+    const float by = rules::scaling(largest);
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i)
+        codes[i] = static_cast<std::uint8_t>(rules::code_of_number<signs>(from[i] * by));
+}
+
+template <typename Rule, int... k>
+void update_blocks(const OptimizerUpdate& call, Indices<k...>) {
+    const float clip = call.scalars->clip_factor;
+    walk_blocks(by_block(call.segments), [&](std::int64_t begin, std::int64_t end, const ParameterSegment& segment,
+                                             std::int64_t block) {
+        const auto numbers = numbers_of<Rule>(call, segment);
+        float buffers[2 + sizeof...(k)][rules::block_elements];
+        const std::int64_t n = end - begin;
+        float* __restrict p = elements(call.parameters, begin, n, buffers[0]);
+        const float* __restrict g = elements(call.gradients, begin, n, buffers[1]);
+        (read_block<rules::state_has_sign<Rule, k>()>(buffers[2 + k], call, segment, k, block, n), ...);
+#pragma omp simd
+        for (std::int64_t i = 0; i < n; ++i)
+            Rule::element(p[i], clip * g[i], typename Rule::template States<float&>{buffers[2 + k][i]...}, numbers);
+        put_back_parameters(call, begin, p, n, segment);
+        (write_block<rules::state_has_sign<Rule, k>()>(call, segment, k, block, buffers[2 + k], n), ...);
+    });
+}
+
+// ---- element by element, then matrices as wholes ----
+
 template <typename Rule, int... k>
 void update(const OptimizerUpdate& call, Stream& stream, Indices<k...>) {
     const Timed timed = timed_call(Rule::name, call, stream);
@@ -83,6 +136,7 @@ void update(const OptimizerUpdate& call, Stream& stream, Indices<k...>) {
                 (put_back(call.states[k], at + segment.shift[k], s[k], n), ...);
             }
         });
+    if constexpr (sizeof...(k) > 0) update_blocks<Rule>(call, Indices<k...>());
     if constexpr (rules::steps_matrices<Rule>)
         for (const ParameterSegment& segment : call.segments)
             if (segment.is_whole()) step_matrix<Rule>({call, segment}, stream);

@@ -171,23 +171,31 @@ std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Opti
         } else if (of.stepped == rules::Stepped::vector) {
             segments.back().columns = piece.count;
         }
-        // The program gives the optimizer each state where its first begins, if they are shaped as the parameters.
-        for (std::size_t k = 0; k < rule.states.size(); ++k)
-            segments.back().shift[k] =
-                of.further[k] -
-                (rule.states_as_parameters() ? static_cast<std::int64_t>(k) * trained_elements(program) : 0);
+        // The program gives the optimizer each state where its first begins, if all are laid out like what trains.
+        const auto width = static_cast<std::int64_t>(size_of(program.optimizer_dtype));
+        const bool alike = rule.states_as_parameters() && !program.coded_states;
+        ParameterSegment& segment = segments.back();
+        segment.coded = of.coded;
+        for (std::size_t k = 0; k < rule.states.size(); ++k) {
+            segment.codes[k] = of.coded ? of.begins[k] : 0;
+            segment.scales[k] = of.coded ? of.scales[k] / 4 : 0;
+            if (!of.coded)
+                segment.shift[k] = of.begins[k] / width - piece.at -
+                                   (alike ? static_cast<std::int64_t>(k) * trained_elements(program) : 0);
+        }
         if (!options.stochastic_rounding) continue;
         segments.back().tensor = hash_text(parameter.name);
         segments.back().first = piece.first;
     }
-    std::sort(segments.begin(), segments.end(), [](const ParameterSegment& a, const ParameterSegment& b) {
-        return a.is_whole() == b.is_whole() ? a.begin < b.begin : b.is_whole();
+    const auto kind = [](const ParameterSegment& s) { return s.is_whole() ? 2 : s.coded ? 1 : 0; };
+    std::sort(segments.begin(), segments.end(), [&](const ParameterSegment& a, const ParameterSegment& b) {
+        return std::pair(kind(a), a.begin) < std::pair(kind(b), b.begin);
     });
     std::vector<ParameterSegment> joined;
     for (const ParameterSegment& s : segments) {
         if (!joined.empty() && joined.back().end == s.begin && joined.back().decay == s.decay &&
-            joined.back().group == s.group && joined.back().tensor == s.tensor && !joined.back().is_whole() &&
-            !s.is_whole() && std::equal(std::begin(s.shift), std::end(s.shift), joined.back().shift))
+            joined.back().group == s.group && joined.back().tensor == s.tensor && kind(joined.back()) == 0 &&
+            kind(s) == 0 && std::equal(std::begin(s.shift), std::end(s.shift), joined.back().shift))
             joined.back().end = s.end;
         else
             joined.push_back(s);

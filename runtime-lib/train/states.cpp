@@ -11,23 +11,49 @@ std::int64_t trained_elements(const ProgramSpec& program) {
                                      size_of(program.gradient_dtype));
 }
 
+namespace {
+
+// Shards of units, which hold several parameters each: what is a matrix is in units of matrices.
+std::vector<SteppedTensor> shards_of_units(const ProgramSpec& program) {
+    std::vector<SteppedTensor> tensors(program.units.size());
+    for (const ParameterSpec& parameter : program.parameters) {
+        const UnitSpec& unit = program.units[static_cast<std::size_t>(parameter.unit)];
+        SteppedTensor& of = tensors[static_cast<std::size_t>(parameter.unit)];
+        of.begin = static_cast<std::int64_t>(unit.offset / size_of(parameter.dtype));
+        of.shape = {parameter.trainable ? unit.elements : 0};
+        of.coded = parameter.trainable && is_coded(parameter.shape.size(), rules::Stepped::by_element);
+    }
+    return tensors;
+}
+
+}  // namespace
+
 OptimizerStates states_of(const ProgramSpec& program, const Options& options, int rank) {
     const RuleInfo& rule = rule_of(program);
+    const bool in_shards = program.coded_states && !program.units.empty();
     OptimizerStates out;
     std::vector<SteppedTensor> tensors;
+    if (in_shards) tensors = shards_of_units(program);
     for (const ParameterSpec& parameter : program.parameters) {
         if (!parameter.trainable) continue;
         const Piece piece = piece_of(program, parameter, rank);
         const rules::Stepped stepped = stepped_as(program, options, group_of(options.groups, parameter), parameter);
-        out.parameters.push_back({&parameter, piece, stepped, {}});
-        tensors.push_back({piece.at, {parameter.shape.begin(), parameter.shape.end()}, stepped});
+        const bool coded = program.coded_states && is_coded(parameter.shape.size(), stepped);
+        out.parameters.push_back({&parameter, piece, stepped, coded, {}, {}});
+        if (!in_shards) tensors.push_back({piece.at, {parameter.shape.begin(), parameter.shape.end()}, stepped, coded});
     }
-    const std::int64_t trained = trained_elements(program);
-    const StateLayout layout = lay_out_states(rule, tensors, trained);
-    out.elements = layout.elements;
-    for (std::size_t t = 0; t < tensors.size(); ++t)
-        for (std::size_t k = 0; k < rule.states.size(); ++k)
-            out.parameters[t].further[k] = layout.begins[t][k] - tensors[t].begin;
+    const auto width = static_cast<std::int64_t>(size_of(program.optimizer_dtype));
+    const StateLayout layout = lay_out_states(rule, tensors, trained_elements(program), width);
+    out.bytes = layout.bytes;
+    for (std::size_t p = 0; p < out.parameters.size(); ++p) {
+        OptimizerStates::OfParameter& of = out.parameters[p];
+        const std::size_t t = in_shards ? static_cast<std::size_t>(of.parameter->unit) : p;
+        const std::int64_t further = of.piece.at - tensors[t].begin;
+        for (std::size_t k = 0; k < rule.states.size(); ++k) {
+            of.begins[k] = layout.begins[t][k] + further * (of.coded ? 1 : width);
+            of.scales[k] = layout.scales[t][k] + further / rules::block_elements * 4;
+        }
+    }
     return out;
 }
 

@@ -19,15 +19,12 @@ struct OptimizerStates {
         const ParameterSpec* parameter;
         Piece piece;  // that this rank has; perhaps nothing
         rules::Stepped stepped;
-        // By state: how much further on in its arena it lies than the parameter in its own.
-        std::array<std::int64_t, rules::most_states> further;
+        bool coded;  // its states are codes (rules/codes.h)
+        // By state: from which byte of the arena on that of the piece lies, and where the scales of codes do.
+        std::array<std::int64_t, rules::most_states> begins, scales;
     };
     std::vector<OfParameter> parameters;  // those that train, in the order of the program
-    std::int64_t elements = 0;            // of the arena
-
-    std::size_t bytes(const ProgramSpec& program) const {
-        return static_cast<std::size_t>(elements) * size_of(program.optimizer_dtype);
-    }
+    std::int64_t bytes = 0;               // of the arena
 };
 OptimizerStates states_of(const ProgramSpec& program, const Options& options, int rank);
 

@@ -136,7 +136,7 @@ struct Trainer::State {
     // As the program says, but for what this run keeps of matrices that it steps in another way.
     ArenaBytes arena_sizes() const {
         ArenaBytes sizes = program.arena_bytes;
-        sizes[static_cast<std::size_t>(Arena::optimizer)] = states.bytes(program);
+        sizes[static_cast<std::size_t>(Arena::optimizer)] = static_cast<std::size_t>(states.bytes);
         return sizes;
     }
 

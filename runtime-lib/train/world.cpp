@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "device/cpu/narrow.h"
+#include "optim/state_layout.h"
 #include "program/transfer.h"
 #include "support/text.h"
 
@@ -71,20 +72,29 @@ std::vector<float> divided(std::span<const std::byte> numbers, DType dtype, floa
 
 }  // namespace
 
-Piece World::piece_of_tensor(const HeldTensor& tensor, int rank) const {
-    Piece piece = piece_of(program_, *tensor.parameter, rank);
-    piece.at += tensor.further;
-    if (tensor.own_shape)
-        piece.count =
-            std::accumulate(tensor.as.shape.begin(), tensor.as.shape.end(), std::int64_t{1}, std::multiplies<>());
-    return piece;
+Piece World::part_of(const HeldTensor& tensor, int rank) const {
+    Piece part = piece_of(program_, *tensor.parameter, rank);
+    const auto& shape = tensor.as.shape;
+    switch (tensor.part) {
+        case HeldTensor::Part::elements: break;
+        case HeldTensor::Part::blocks:
+            part = {part.first / rules::block_elements, blocks_of_codes(part.count), 0};
+            break;
+        case HeldTensor::Part::whole:
+            part = {0, std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()), 0};
+            break;
+    }
+    return part;
+}
+
+std::byte* World::place_of(const HeldTensor& tensor) const {
+    const auto width = static_cast<std::int64_t>(size_of(tensor.as.dtype));
+    return tensor.arena + (tensor.begins ? *tensor.begins : piece_of(program_, *tensor.parameter, rank_).at * width);
 }
 
 void World::read_part(const HeldTensor& tensor, std::int64_t first, std::span<std::byte> part, Stream& stream) const {
-    const Piece piece = piece_of_tensor(tensor, rank_);
-    const std::size_t width = size_of(tensor.as.dtype);
-    from_device(part.data(), tensor.arena + static_cast<std::size_t>(piece.at + first - piece.first) * width,
-                part.size(), stream);
+    const auto width = static_cast<std::int64_t>(size_of(tensor.as.dtype));
+    from_device(part.data(), place_of(tensor) + (first - part_of(tensor, rank_).first) * width, part.size(), stream);
 }
 
 void World::save(const std::string& path, std::vector<HeldTensor> tensors,
@@ -108,7 +118,7 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
         // The ranks of the first copy, in the order of their shards.
         const int holders = parameter.unit < 0 ? 1 : program_.mesh.shards;
         for (int holder = 0; holder < holders; ++holder) {
-            const Piece piece = piece_of_tensor(tensor, holder);
+            const Piece piece = part_of(tensor, holder);
             if (!is_first() && rank_ != holder) continue;
             for (std::int64_t done = 0; done < piece.count; done += at_once) {
                 host.resize(static_cast<std::size_t>(std::min(at_once, piece.count - done)) * width);
@@ -130,10 +140,9 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
 
 void World::load(const SafetensorsFile& file, const StoredTensor& stored, const HeldTensor& tensor,
                  Stream& stream) const {
-    const Piece piece = piece_of_tensor(tensor, rank_);
-    const DType dtype = tensor.as.dtype;
-    load_elements(file, stored, dtype, static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.count),
-                  tensor.arena + static_cast<std::size_t>(piece.at) * size_of(dtype), stream);
+    const Piece piece = part_of(tensor, rank_);
+    load_elements(file, stored, tensor.as.dtype, static_cast<std::size_t>(piece.first),
+                  static_cast<std::size_t>(piece.count), place_of(tensor), stream);
     gets_on();
 }
 

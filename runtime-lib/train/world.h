@@ -32,9 +32,12 @@ struct HeldTensor {
     TensorToWrite as;
     const ParameterSpec* parameter;
     std::byte* arena;
-    float divided_by = 0;      // on the way to a file, which has it in f32 then; 0: it goes there as it is
-    std::int64_t further = 0;  // on in its arena than the parameter in its own, in elements
-    bool own_shape = false;    // not that of the parameter: then it is no shard's
+    float divided_by = 0;  // on the way to a file, which has it in f32 then; 0: it goes there as it is
+    // What a rank holds of it: what it does of the parameter, element by element or a number for each block of codes
+    // (rules/codes.h); or all.
+    enum class Part : std::uint8_t { elements, blocks, whole } part = Part::elements;
+    // From which byte of the arena on this rank's part lies; none: at the elements at which the parameter does.
+    std::optional<std::int64_t> begins{};
 };
 
 class World {
@@ -74,7 +77,10 @@ class World {
     void load(const SafetensorsFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const;
 
   private:
-    Piece piece_of_tensor(const HeldTensor& tensor, int rank) const;
+    // What a rank holds of a tensor: `at` is nothing.
+    Piece part_of(const HeldTensor& tensor, int rank) const;
+    // Where this rank's part lies.
+    std::byte* place_of(const HeldTensor& tensor) const;
     void end_together(const std::optional<Error>& failure) const;
     void read_part(const HeldTensor& tensor, std::int64_t first, std::span<std::byte> part, Stream& stream) const;
 

@@ -17,6 +17,7 @@
 #include "optim/cuda/pieces.h"
 #include "optim/global_norm.h"
 #include "optim/rounding.h"
+#include "runtime/kernels/coded_calls.h"
 #include "runtime/kernels/narrow_steps.h"
 #include "runtime/kernels/trajectories.h"
 #include "runtime/kernels/update_calls.h"
@@ -271,6 +272,15 @@ TEST_F(BundledOptimizers, StepWholesThatLieInNarrowTypes) {
 TEST_F(BundledOptimizers, AdafactorOfAnyShape) {
     expect_adafactor_of_any_shape<OnDevice>(
         stream, [&](std::size_t n, unsigned) { return random(static_cast<std::int64_t>(n)); });
+}
+
+TEST_F(BundledOptimizers, StepStatesThatAreCodes) {
+    for (const RuleInfo& rule : all_rules()) {
+        if (!rule.codes_states()) continue;
+        expect_coded_steps<OnDevice>(rule, stream);
+        expect_coded_shards<OnDevice>(rule, stream);
+        expect_coded_corners<OnDevice>(rule, stream);
+    }
 }
 
 TEST_F(BundledOptimizers, AverageAsTorchDoes) {

@@ -47,6 +47,7 @@ class Bytes {
                 case DType::bf16: put(k, half_bits(type_.dtype, t.at(k))); break;
                 case DType::i64: put(k, t.i[static_cast<std::size_t>(k)]); break;
                 case DType::i32: put(k, static_cast<std::int32_t>(t.i[static_cast<std::size_t>(k)])); break;
+                case DType::u8: put(k, static_cast<std::uint8_t>(t.i[static_cast<std::size_t>(k)])); break;
                 case DType::boolean: put(k, t.at(k) != 0); break;
                 default: ADD_FAILURE() << "a type that kernels do not hold";
             }
@@ -63,6 +64,7 @@ class Bytes {
                 case DType::bf16: t.set(k, half_value(type_.dtype, get<std::uint16_t>(k))); break;
                 case DType::i64: t.i[static_cast<std::size_t>(k)] = get<std::int64_t>(k); break;
                 case DType::i32: t.i[static_cast<std::size_t>(k)] = get<std::int32_t>(k); break;
+                case DType::u8: t.i[static_cast<std::size_t>(k)] = get<std::uint8_t>(k); break;
                 default: t.set(k, get<bool>(k) ? 1 : 0);
             }
         }

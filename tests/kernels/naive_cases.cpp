@@ -23,6 +23,7 @@ std::vector<DType> computed_dtypes() {
 // the digits of a bf16.
 std::vector<double> awkward_numbers(DType dtype) {
     if (dtype == DType::boolean) return {0, 1};
+    if (dtype == DType::u8) return {0, 1, 2, 7, 127, 128, 255};
     if (dtype == DType::i32) return {0, 1, -1, 2, -7, 0x1p24, -0x1p24, 0x1p31 - 1, -0x1p31};
     if (dtype == DType::i64)
         return {0, 1, -1, 2, -7, 0x1p31 - 1, 0x1p31, -0x1p31, -0x1p31 - 1, 0x1p53, 0x1p63, -0x1p63};

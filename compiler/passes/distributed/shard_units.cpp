@@ -17,12 +17,12 @@
 #include "compiler/planned/parameter_places.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
-#include "runtime-lib/optim/rules/info.h"
+#include "runtime-lib/optim/state_layout.h"
 
 namespace thunderc::distributing {
 namespace {
 
-constexpr std::int64_t granularity = 32;  // elements: 64 bytes of the smallest type
+constexpr std::int64_t usual_granularity = 32;  // elements: 64 bytes of the smallest type
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
     return (n + to - 1) / to * to;
@@ -56,7 +56,11 @@ std::vector<std::size_t> loops_of(const Function& f, Value v) {
 class Units {
   public:
     Units(const Module& module, std::int64_t shards)
-        : module_(module), f_(module.main()), shards_(shards), places_(planning::place_parameters(module)) {}
+        : module_(module),
+          f_(module.main()),
+          shards_(shards),
+          places_(planning::place_parameters(module)),
+          coded_(has_coded_states(module)) {}
 
     std::vector<Unit> find() {
         const std::vector<GradientResult> gradients = gradient_results(f_);
@@ -145,6 +149,10 @@ class Units {
     // In the order in which the parameters of one rank lie, with what has to lie side by side; vectors of layers layer
     // by layer.
     void lay_out(Unit& unit) {
+        // A block of codes is of one parameter and of one shard.
+        const std::int64_t granularity = coded_ && unit.matrices && unit.trained
+                                             ? static_cast<std::int64_t>(thunder::rules::block_elements)
+                                             : usual_granularity;
         auto offset = [this](const UnitParameter& p) { return places_.by_name.at(p.info.names.front()).offset; };
         std::stable_sort(unit.parameters.begin(), unit.parameters.end(),
                          [&](const UnitParameter& a, const UnitParameter& b) { return offset(a) < offset(b); });
@@ -166,6 +174,7 @@ class Units {
                 if (previous.empty() || behind == places_.behind.end() || behind->second != previous)
                     at = rounded_up(at, granularity);
                 p.offset = end + at;
+                if (p.offset % granularity != 0 && granularity > usual_granularity) refuse_to_cut(p, previous);
                 at += p.type.elements();
                 previous = name;
             }
@@ -177,10 +186,22 @@ class Units {
         unit.elements = rounded_up(end, granularity * shards_);
     }
 
+    // Weights of one product lie side by side, whatever blocks there are.
+    [[noreturn]] static void refuse_to_cut(const UnitParameter& p, const std::string& previous) {
+        Diagnostic d;
+        d.message = fmt::format(
+            "states in 8 bits are cut in blocks of {} elements, and {} begins within one: it lies behind {}, of one "
+            "product with it, whose elements are no multiple",
+            thunder::rules::block_elements, p.info.names.front(), previous);
+        d.help = "shards have whole blocks alone: leave --optim-dtype 8bit out, or take --dp";
+        throw UserError(std::move(d));
+    }
+
     const Module& module_;
     const Function& f_;
     std::int64_t shards_;
     planning::ParameterPlaces places_;
+    bool coded_;  // states of matrices are codes
     std::vector<Unit> units_;
     std::map<std::string, std::size_t> by_key_;
     std::set<std::string> names_;
@@ -233,7 +254,7 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
     while (count < step->operands.size() &&
            old.argument_info[argument(step->operands[count])].kind == ArgInfo::Kind::parameter)
         ++count;
-    std::vector<DType> dtypes;
+    std::vector<DType> dtypes;  // of the groups, where states are no codes
     for (std::size_t k = 0; k < step->operands.size(); k += count) {
         const std::size_t a = argument(step->operands[k]);
         if (a >= old.arguments.size() || old.argument_info[a].kind == ArgInfo::Kind::scalar) {
@@ -247,13 +268,21 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
     }
     std::vector<Value> operands, gradients;
     std::vector<std::int64_t> matrices;
+    const bool coded = has_coded_states(module);
+    const std::size_t first_scales = 2 + thunder::find_rule(step->name)->states.size();
     for (std::size_t group = 0; group < prefixes.size(); ++group)
         for (const Unit& unit : units) {
             if (!unit.trained) continue;
             const std::string& prefix = prefixes[group];
-            const Value v = f.add_argument(unit.shard_type(dtypes[group], mesh),
-                                           unique_value_name(f, prefix.empty() ? unit.name : prefix + "_" + unit.name),
-                                           prefix.empty() ? unit.info() : state_info(unit.info(), prefix));
+            Type type = unit.shard_type(dtypes[group], mesh);
+            if (coded && group >= first_scales) {
+                type.dims = {unit.matrices ? thunder::blocks_of_codes(type.elements()) : 0};
+            } else if (coded && group >= 2) {
+                type.dtype = unit.matrices ? DType::u8 : DType::f32;
+            }
+            const Value v =
+                f.add_argument(type, unique_value_name(f, prefix.empty() ? unit.name : prefix + "_" + unit.name),
+                               prefix.empty() ? unit.info() : state_info(unit.info(), prefix));
             operands.push_back(v);
             if (prefix == gradient_state) gradients.push_back(v);
             if (group == 0)

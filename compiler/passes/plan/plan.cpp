@@ -46,17 +46,15 @@ Module plan(Module module, Report& report) {
             if (info.kind != ArgInfo::Kind::state) continue;
             std::int64_t& of_arena = element_bytes[is_state(info, gradient_state)      ? "gradients"
                                                    : is_state(info, narrow_copy_state) ? "narrow_copies"
-                                                                                       : "optimizer"];
+                                                                                       : ""];
             of_arena = std::max(of_arena, size);
         }
     const planning::ParameterPlaces& places = shared.parameters;
-    module.arena_bytes = {{"parameters", places.bytes},
-                          {"gradients", places.trained * element_bytes["gradients"]},
-                          {"optimizer", shared.states.elements * element_bytes["optimizer"]},
-                          {"saved", shared.saved_bytes},
-                          {"scratch", shared.scratch_bytes},
-                          {"constants", shared.constant_bytes},
-                          {"batch", shared.batch_bytes}};
+    module.arena_bytes = {
+        {"parameters", places.bytes},       {"gradients", places.trained * element_bytes["gradients"]},
+        {"optimizer", shared.states.bytes}, {"saved", shared.saved_bytes},
+        {"scratch", shared.scratch_bytes},  {"constants", shared.constant_bytes},
+        {"batch", shared.batch_bytes}};
     if (element_bytes["narrow_copies"] > 0)
         module.arena_bytes["narrow_copies"] = places.with_narrow_copy * element_bytes["narrow_copies"];
     if (units.gathered > 0) module.arena_bytes["gathered"] = units.gathered;

@@ -145,8 +145,7 @@ Placement FunctionPlanner::state_place(const Type& type, const std::string& name
     if (what == narrow_copy_state) return parameter_place(Arena::narrow_copies, type, parameter);
     const auto state = shared_.states.by_name.find(name);
     check(state != shared_.states.by_name.end(), fmt::format("there is no state {}", name));
-    const auto size = static_cast<std::int64_t>(size_of(type.dtype));
-    return {Arena::optimizer, state->second.offset * size, state->second.layer_stride * size, {}, {}};
+    return {Arena::optimizer, state->second.offset, state->second.layer_stride, {}, {}};
 }
 
 // Results of entry functions are named like the argument's value that they replace, or like a step scalar; those of

@@ -157,7 +157,7 @@ Function ModuleLowering::update(const Function& f) {
         DType& dtype = out.info(out.arguments[k]).type.dtype;
         if (info.kind == ArgInfo::Kind::parameter) parameters.push_back(k);
         if (info.kind == ArgInfo::Kind::parameter && !options_.master) dtype = options_.compute;
-        if (info.kind == ArgInfo::Kind::state)
+        if (info.kind == ArgInfo::Kind::state && is_float(dtype))
             dtype = is_state(info, gradient_state) ? options_.gradient : options_.optimizer;
     }
     std::vector<Op> ops = std::exchange(out.ops, {});

@@ -152,7 +152,7 @@ Function forward_backward(const Function& main, const MainResults& results) {
     return f;
 }
 
-Function update(const Function& main, const MainResults& results, const thunder::RuleInfo& rule) {
+Function update(const Function& main, const MainResults& results, const thunder::RuleInfo& rule, bool coded) {
     Function f;
     f.name = update_function;
     std::vector<Value> tensors, gradients;
@@ -184,10 +184,23 @@ Function update(const Function& main, const MainResults& results, const thunder:
             const ArgInfo& info = main.argument_info[results.trainable[k]];
             Type& type = f.info(tensors[tensors.size() - results.trainable.size() + k]).type;
             const auto stepped = info.outer ? thunder::rules::Stepped::by_element : rule.stepped(type.dims.size());
+            if (coded && thunder::is_coded(type.dims.size(), stepped)) type.dtype = DType::u8;
             type.dims = thunder::dims_of_state(rule.shape_of_state(state, stepped), type.dims);
         }
     }
-    const Attributes attributes = excepted ? Attributes{{"by_element", by_element}} : Attributes{};
+    for (std::size_t state = 0; coded && state < rule.states.size(); ++state) {
+        const std::size_t count = results.trainable.size(), states = (2 + state) * count;
+        group(thunder::scales_of(rule.states[state]));
+        for (std::size_t k = 0; k < count; ++k) {
+            const Type codes = f.type(tensors[states + k]);
+            Type& type = f.info(tensors[tensors.size() - count + k]).type;
+            type.dtype = DType::f32;
+            type.dims = {codes.dtype == DType::u8 ? thunder::blocks_of_codes(codes.elements()) : 0};
+        }
+    }
+    Attributes attributes;
+    if (excepted) attributes.set("by_element", by_element);
+    if (coded) attributes.set("coded", true);
 
     std::vector<Value> operands = tensors;
     for (const std::string& number : rule.numbers)
@@ -227,7 +240,7 @@ Module compose_step(Module module, const StepOptions& options, Report& report) {
     functions.push_back(forward_backward(main, results));
     const std::size_t weights = results.first_gradient - 1;
     if (weights > 0) functions.push_back(loss_weight(main, results));
-    functions.push_back(update(main, results, *rule));
+    functions.push_back(update(main, results, *rule, options.coded_states));
     std::move(module.functions.begin() + 1, module.functions.end(), std::back_inserter(functions));
     module.functions = std::move(functions);
     remove_unreached_functions(module, weights > 0 ? 3 : 2);

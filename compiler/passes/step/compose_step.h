@@ -15,7 +15,7 @@
 // Each gradient passes accumulate_gradient(before, dw, first). A result that takes
 // the place of an argument is named (result_names) like the argument's value; the planner gives both one place.
 // `first_micro_step` and `decay_all` are booleans that the host knows. Scalars are named as the fields of the runtime's
-// StepScalars.
+// StepScalars. Codes have scales ("first_moment_scales.<name>") behind all states.
 #pragma once
 
 #include <string>
@@ -26,6 +26,7 @@ namespace thunderc {
 
 struct StepOptions {
     std::string optimizer = "adamw";  // the name of a rule of runtime-lib/optim/rules/list.h
+    bool coded_states = false;        // those of matrices are codes of 8 bits: compiler/ops/state_codes.h
 };
 
 Module compose_step(Module module, const StepOptions& options, Report& report);

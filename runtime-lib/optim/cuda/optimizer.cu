@@ -6,6 +6,7 @@
 #include "device/cuda/driver/call.h"
 #include "device/cuda/driver/require.h"
 #include "device/cuda/launch.h"
+#include "optim/cuda/coded.cuh"
 #include "optim/cuda/optimizer.cuh"
 #include "optim/cuda/pieces.h"
 #include "optim/cuda/tensors.cuh"
@@ -13,17 +14,22 @@
 #include "optim/loss_scale.h"
 #include "optim/matrices.h"
 #include "optim/tensors.h"
+#include "optim/walk_segments.h"
 
 namespace thunder {
 
 std::vector<std::int64_t> cut_segments(std::span<const ParameterSegment> segments) {
     std::vector<std::int64_t> numbers;
     for (const ParameterSegment& s : segments) {
-        for (std::int64_t begin = s.begin; begin < s.end; begin += piece_elements)
-            numbers.insert(numbers.end(), {begin, std::min(begin + piece_elements, s.end), s.decay ? 1 : 0,
-                                           numbers_of_group(s.group), static_cast<std::int64_t>(s.tensor),
-                                           s.first + begin - s.begin, s.shift[0], s.shift[1], s.shift[2]});
-        static_assert(rules::most_states == 3);
+        static_assert(piece_elements % rules::block_elements == 0);
+        for (std::int64_t begin = s.begin; begin < s.end; begin += piece_elements) {
+            const std::int64_t further = begin - s.begin;
+            numbers.insert(numbers.end(),
+                           {begin, std::min(begin + piece_elements, s.end), s.decay ? 1 : 0, numbers_of_group(s.group),
+                            static_cast<std::int64_t>(s.tensor), s.first + further});
+            for (int k = 0; k < rules::most_states; ++k) numbers.push_back(s.coded ? s.codes[k] + further : s.shift[k]);
+            for (const std::int64_t scales : s.scales) numbers.push_back(scales + further / rules::block_elements);
+        }
     }
     return numbers;
 }
@@ -39,6 +45,16 @@ namespace {
 THUNDER_ELEMENT_RULES(THUNDER_STEP_KERNELS)
 #undef THUNDER_STEP_KERNELS
 #undef THUNDER_STEP_KERNEL
+
+// The same where states are codes.
+#define THUNDER_CODED_KERNEL(name, Rule, suffix, P, G, C) \
+    auto* coded_kernel_of(const Rule*, P*, G*, C*) {      \
+        return &bundled::bundled_##name##_coded_##suffix; \
+    }
+#define THUNDER_CODED_KERNELS(name, Rule) BUNDLED_CODED_TYPES(THUNDER_CODED_KERNEL, name, Rule)
+THUNDER_ELEMENT_RULES(THUNDER_CODED_KERNELS)
+#undef THUNDER_CODED_KERNELS
+#undef THUNDER_CODED_KERNEL
 
 #define THUNDER_MATRIX_KERNELS_AS(name, Rule, C)                   \
     [[maybe_unused]] auto* direction_of(const Rule*, float*, C*) { \
@@ -147,24 +163,51 @@ void move_along(const MatrixStep& step, Stream& stream) {
 namespace {
 
 template <typename Rule>
-void update(const OptimizerUpdate& call, Stream& stream) {
-    issue(Rule::name, call, stream, [&] {
-        const PieceTable pieces = pieces_of(by_element(call.segments), stream);
-        const Output parameters = call.parameters, narrow_copies = call.narrow_copies;
-        const Input gradients = call.gradients;
-        for (int k = 1; k < rules::states<Rule>; ++k) require_dtype("states", call.states[k], call.states[0].dtype);
-        with_narrow_of(call, [&]<typename C>(C*) {
-            if (narrow_copies) require_dtype("narrow_copies", narrow_copies, dtype_of<C>::value);
-            with_types<C>(parameters, gradients, call.states[0], [&](auto* p, auto* g, auto* s) {
-                const auto state = [&](int k) { return static_cast<decltype(s)>(call.states[k].data); };
-                static_assert(rules::most_states == 3);
-                launch(Rule::name, kernel_of(static_cast<const Rule*>(nullptr), p, g, s, static_cast<C*>(nullptr)),
-                       pieces.count, 256, stream, static_cast<decltype(p)>(parameters.data),
-                       static_cast<decltype(g)>(const_cast<void*>(gradients.data)), state(0), state(1), state(2),
-                       static_cast<C*>(narrow_copies.data), pieces.numbers, call.scalars->rule,
+void update_blocks(const OptimizerUpdate& call, std::span<const ParameterSegment> coded, Stream& stream) {
+    const PieceTable pieces = pieces_of(coded, stream);
+    with_narrow_of(call, [&]<typename C>(C* narrow) {
+        with_type<C>("parameters", stored_as(call.parameters), [&](auto* p) {
+            with_type<C>("gradients", call.gradients, [&](auto* g) {
+                launch(Rule::name, coded_kernel_of(static_cast<const Rule*>(nullptr), p, g, narrow), pieces.count, 256,
+                       stream, static_cast<decltype(p)>(call.parameters.data),
+                       static_cast<decltype(g)>(const_cast<void*>(call.gradients.data)),
+                       static_cast<std::uint8_t*>(call.states[0].data), static_cast<float*>(call.states[0].data),
+                       static_cast<C*>(call.narrow_copies.data), pieces.numbers, call.scalars->rule,
                        &call.scalars->clip_factor, &call.scalars->rounding);
             });
         });
+    });
+}
+
+template <typename Rule>
+void update_elements(const OptimizerUpdate& call, std::span<const ParameterSegment> segments, Stream& stream) {
+    const PieceTable pieces = pieces_of(segments, stream);
+    const Output parameters = call.parameters, narrow_copies = call.narrow_copies;
+    const Input gradients = call.gradients;
+    with_narrow_of(call, [&]<typename C>(C*) {
+        with_types<C>(parameters, gradients, call.states[0], [&](auto* p, auto* g, auto* s) {
+            const auto state = [&](int k) { return static_cast<decltype(s)>(call.states[k].data); };
+            static_assert(rules::most_states == 3);
+            launch(Rule::name, kernel_of(static_cast<const Rule*>(nullptr), p, g, s, static_cast<C*>(nullptr)),
+                   pieces.count, 256, stream, static_cast<decltype(p)>(parameters.data),
+                   static_cast<decltype(g)>(const_cast<void*>(gradients.data)), state(0), state(1), state(2),
+                   static_cast<C*>(narrow_copies.data), pieces.numbers, call.scalars->rule, &call.scalars->clip_factor,
+                   &call.scalars->rounding);
+        });
+    });
+}
+
+// A model may have segments of some kinds alone: only matrices, say.
+template <typename Rule>
+void update(const OptimizerUpdate& call, Stream& stream) {
+    issue(Rule::name, call, stream, [&] {
+        for (int k = 1; k < rules::states<Rule>; ++k) require_dtype("states", call.states[k], call.states[0].dtype);
+        with_narrow_of(call, [&]<typename C>(C*) {
+            if (call.narrow_copies) require_dtype("narrow_copies", call.narrow_copies, dtype_of<C>::value);
+        });
+        const auto numbers = by_element(call.segments), coded = by_block(call.segments);
+        if (!numbers.empty()) update_elements<Rule>(call, numbers, stream);
+        if (!coded.empty()) update_blocks<Rule>(call, coded, stream);
         if constexpr (rules::steps_matrices<Rule>)
             for (const ParameterSegment& segment : call.segments)
                 if (segment.is_whole()) step_matrix<Rule>({call, segment}, stream);

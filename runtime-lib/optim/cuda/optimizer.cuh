@@ -3,44 +3,10 @@
 // StepScalars, in device memory.
 #pragma once
 
-#include "device/cuda/kernels/bundled.h"
-#include "optim/clipping.h"
-#include "optim/cuda/piece.h"
+#include "optim/cuda/stepping.h"
 #include "optim/interpolate.h"
-#include "optim/rounding.h"
-#include "optim/rules/list.h"
 
 namespace thunder::bundled {
-
-struct Piece {
-    std::int64_t begin, end;
-    bool decays;
-    std::int64_t numbers;  // where those of its group begin, behind those of the run
-    std::uint64_t tensor;
-    std::int64_t first;  // of the tensor's elements
-    std::int64_t shift[rules::most_states];
-};
-// The piece of this block.
-THUNDER_FUNCTION Piece take_piece(Global<const std::int64_t> pieces) {
-    const std::int64_t at = std::int64_t{block_index()} * numbers_of_piece;
-    return {pieces[at],
-            pieces[at + 1],
-            pieces[at + 2] != 0,
-            pieces[at + 3],
-            static_cast<std::uint64_t>(pieces[at + 4]),
-            pieces[at + 5],
-            {pieces[at + 6], pieces[at + 7], pieces[at + 8]}};
-}
-
-// Calls body(i) for the elements of a piece in groups of 4, aligned to 16 bytes, then one by one.
-template <typename Four, typename One>
-THUNDER_FUNCTION void walk_piece(const Piece& piece, Four&& four, One&& one) {
-    const std::int64_t aligned = (piece.begin + 3) / 4 * 4 < piece.end ? (piece.begin + 3) / 4 * 4 : piece.end;
-    const std::int64_t groups = (piece.end - aligned) / 4;
-    for (std::int64_t g = thread_index(); g < groups; g += 256) four(aligned + g * 4);
-    for (std::int64_t i = piece.begin + thread_index(); i < aligned; i += 256) one(i);
-    for (std::int64_t i = aligned + groups * 4 + thread_index(); i < piece.end; i += 256) one(i);
-}
 
 // What a rule steps: all that its kernel is given.
 template <typename P, typename G, typename S, typename C>
@@ -50,24 +16,6 @@ struct Stepped {
     Global<S> states[rules::most_states];  // as many as the rule has
     Global<C> narrow_copies;               // null: none
 };
-
-// How the parameters of a piece are rounded: of_step is StepScalars::rounding.
-struct Rounding {
-    std::uint64_t of_step, tensor;
-    std::int64_t first;  // element 0 of the arena would be this one of the tensor
-};
-template <typename P>
-THUNDER_FUNCTION P rounded(float x, const Rounding&, std::int64_t) {
-    return narrow<P>(x);
-}
-template <>
-THUNDER_FUNCTION bf16 rounded<bf16>(float x, const Rounding& r, std::int64_t i) {
-    if (r.of_step == 0) return narrow<bf16>(x);
-    const std::uint32_t random = rounding_bits(r.of_step, r.tensor, static_cast<std::uint64_t>(r.first + i));
-    std::uint32_t bits = 0;
-    memcpy(&bits, &x, sizeof bits);
-    return bf16{rounded_at_random(bits, random)};
-}
 
 // N elements from i on, as they are stored.
 template <typename Rule, int N, typename P, typename G, typename S, typename C>
@@ -146,22 +94,6 @@ THUNDER_ELEMENT_RULES(BUNDLED_RULE)
 #undef BUNDLED_STEP
 
 // ---- matrices that are stepped as wholes ----
-
-// The numbers of a matrix, and its elements in the arenas.
-struct OfMatrix {
-    std::int64_t begin, elements, numbers;
-    bool decays;
-};
-template <typename Rule>
-THUNDER_FUNCTION auto numbers_of(Global<const double> rule, const OfMatrix& matrix) {
-    auto numbers = rules::fields_of<Rule::template Numbers, float>(rule + matrix.numbers);
-    Rule::decay_where(matrix.decays, numbers);
-    return numbers;
-}
-// Of a grid with a thread for each element; `elements` where there is none.
-THUNDER_FUNCTION std::int64_t element_index() {
-    return std::int64_t{block_index()} * 256 + thread_index();
-}
 
 template <typename Rule, typename G, typename S>
 THUNDER_FUNCTION void direction(Global<float> x, Global<const G> gradients, Global<S> momentum, const OfMatrix& matrix,

@@ -3,7 +3,7 @@
 // Where a step is skipped, states and parameters stay; what scratch holds then nobody reads.
 #pragma once
 
-#include "optim/cuda/optimizer.cuh"
+#include "optim/cuda/stepping.h"
 
 namespace thunder::bundled {
 

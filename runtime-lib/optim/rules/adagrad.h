@@ -17,6 +17,7 @@ struct Adagrad : CoupledDecay {
 
     THUNDER_FIELDS(States, sum_of_squares);
     static constexpr const char* stored_states = "sum";
+    static constexpr bool never_negative[] = {true};
 
     THUNDER_FIELDS(Options, lr_decay, eps);
     static constexpr Option options[] = {

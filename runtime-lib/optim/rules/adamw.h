@@ -17,6 +17,7 @@ struct AdamW : DecoupledDecay {
 
     THUNDER_FIELDS(States, first_moment, second_moment);
     static constexpr const char* stored_states = "m, v";
+    static constexpr bool never_negative[] = {false, true};
 
     THUNDER_FIELDS(Options, beta1, beta2, eps);
     static constexpr Option options[] = {{0.9, Range::fraction, "AdamW's decay of the first moment"},

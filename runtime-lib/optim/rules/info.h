@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <span>
 #include <string>
@@ -28,6 +29,7 @@ struct RuleInfo {
     // "" where there are none.
     std::string by_element;
     bool steps_tensors = false;  // each as a whole
+    std::vector<bool> signs;     // of each state: whether it may be negative
 
     bool steps_matrices() const { return !by_element.empty(); }
     // Whether it needs all of a parameter, where that is a matrix or in any case.
@@ -43,6 +45,9 @@ struct RuleInfo {
         return std::all_of(shapes_of_matrices.begin(), shapes_of_matrices.end(), as_parameter) &&
                std::all_of(shapes_of_vectors.begin(), shapes_of_vectors.end(), as_parameter);
     }
+    // Whether there is a state of matrices that may be kept as codes of 8 bits (codes.h): none is stepped as a whole,
+    // and there are states at all.
+    bool codes_states() const { return !states.empty() && !steps_wholes(); }
     rules::StateShape shape_of_state(std::size_t state, rules::Stepped stepped) const {
         return stepped == rules::Stepped::matrix   ? shapes_of_matrices[state]
                : stepped == rules::Stepped::vector ? shapes_of_vectors[state]
@@ -83,6 +88,7 @@ RuleInfo info_of() {
                   Rule::usual_weight_decay,
                   "",
                   rules::steps_tensors<Rule>,
+                  std::vector<bool>(static_cast<std::size_t>(rules::states<Rule>), true),
                   nullptr,
                   nullptr};
     const std::vector<std::string> options = split_names(Rule::names_of_Options);
@@ -94,6 +100,9 @@ RuleInfo info_of() {
     if constexpr (has_shapes_of_vectors<Rule>)
         std::copy(std::begin(Rule::shapes_of_vectors), std::end(Rule::shapes_of_vectors),
                   info.shapes_of_vectors.begin());
+    if constexpr (!rules::has_signs<Rule>)
+        std::transform(std::begin(Rule::never_negative), std::end(Rule::never_negative), info.signs.begin(),
+                       std::logical_not<>());
     info.step_numbers = [](const std::vector<double>& chosen, const Step& step) {
         const auto made = Rule::numbers(fields_of<Rule::template Options, double>(chosen.data()), step);
         const auto* first = reinterpret_cast<const double*>(&made);

@@ -15,6 +15,7 @@ struct RmsProp : CoupledDecay {
 
     THUNDER_FIELDS(States, square_average);
     static constexpr const char* stored_states = names_of_States;
+    static constexpr bool never_negative[] = {true};
 
     THUNDER_FIELDS(Options, alpha, eps);
     static constexpr Option options[] = {{0.99, Range::fraction, "RMSprop's decay of the average of squares"},

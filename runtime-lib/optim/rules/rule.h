@@ -7,6 +7,7 @@
 //     States<T>                      what it keeps of a parameter, zero at the start: a number for each element, beside
 //                                    it, unless shapes_of_matrices says something else
 //     stored_states                  what checkpoints call these, in the same order
+//     never_negative                 whether each of these never is, where one never is: codes.h
 //     Options<T>, options            what a run may choose, and what its command line says of each of them
 //     Numbers<T>, numbers()          what is the same for all elements in a step, computed on the host in double
 //     usual_weight_decay             where a run does not choose it
@@ -30,8 +31,10 @@
 
 #ifdef __CUDACC__
 #define THUNDER_RULE static __host__ __device__ __forceinline__
+#define THUNDER_RULE_CONSTANT constexpr __host__ __device__  // what is known when a kernel is compiled
 #else
 #define THUNDER_RULE static inline __attribute__((always_inline))
+#define THUNDER_RULE_CONSTANT constexpr
 #endif
 
 // A struct of so many T, and their names in its order.
@@ -149,6 +152,18 @@ template <typename Rule>
 inline constexpr bool has_shapes_of_vectors = requires {
     Rule::shapes_of_vectors;
 };
+// Whether a state may be negative.
+template <typename Rule>
+inline constexpr bool has_signs = !requires {
+    Rule::never_negative;
+};
+template <typename Rule, int k>
+THUNDER_RULE_CONSTANT bool state_has_sign() {
+    if constexpr (has_signs<Rule>)
+        return true;
+    else
+        return !Rule::never_negative[k];
+}
 // More than this many have no place in calls and in StepScalars.
 inline constexpr int most_states = 3, most_numbers = 12;
 

@@ -460,7 +460,7 @@ TEST(GroupsTest, SegmentsOfMatricesThatAreSteppedWhole) {
     EXPECT_EQ(second({}), (Places{{0, 64}, {16, 80}, {32, 96}}));
     EXPECT_EQ(second({"--group", "embed:adamw=0"}), (Places{{16, 64}, {32, 80}}));
     EXPECT_EQ(second({"--adamw"}), (Places{{0, 64}, {16, 80}, {32, 96}, {48, 112}}));
-    EXPECT_EQ(states_of(spec, *parse({"--feed", "f"}, "", spec), 0).elements, 112);
+    EXPECT_EQ(states_of(spec, *parse({"--feed", "f"}, "", spec), 0).bytes, 4 * 112);
     EXPECT_EQ(describe_groups(spec, *parse({"--feed", "f"}, "", spec)),
               std::vector<std::string>{"Muon steps 1 matrix; adamw all else, of two or more dimensions embed.weight"});
 }
