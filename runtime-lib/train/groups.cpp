@@ -29,6 +29,7 @@ double number(const std::string& text, const std::string& what, rules::Range ran
     double x = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
     const bool whole = error == std::errc() && end == text.data() + text.size() && std::isfinite(x) && x >= 0;
+    if (range == rules::Range::positive && !(whole && x > 0)) reject(text, cat(what, " above 0"));
     if (range == rules::Range::fraction && !(whole && x < 1)) reject(text, cat(what, " from 0 to below 1"));
     if (range == rules::Range::flag && !(whole && (x == 0 || x == 1))) reject(text, cat("0 or 1 as ", what));
     if (!whole) reject(text, cat(what, " of 0 or more"));

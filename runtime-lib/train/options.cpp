@@ -121,6 +121,7 @@ std::string option_name(std::string name) {
 double rule_option(rules::Range range, const std::string& value, const Place& place) {
     if (range == rules::Range::flag) return 1;
     if (range == rules::Range::not_negative) return real(value, place, 0, std::string(not_negative));
+    if (range == rules::Range::positive) return real(value, place, 0, "a number above 0", true);
     const std::string expected = "a number from 0 to below 1";
     const double number = real(value, place, 0, expected);
     if (number >= 1) place.reject(value, expected);

@@ -32,7 +32,7 @@ struct Adafactor : DecoupledDecay {
         {1.1920928955078125e-07, Range::not_negative,
          "Adafactor's least root of a second moment: that of f32, as torch has it"},
         {1e-3, Range::not_negative, "Adafactor's least size of a tensor, by which its steps go"},
-        {1, Range::not_negative, "Adafactor's largest root of the mean square of a step: torch's d"}};
+        {1, Range::positive, "Adafactor's largest root of the mean square of a step: torch's d"}};
 
     THUNDER_FIELDS(Numbers, part, rate, eps1, eps1_squared, eps2, update_clip, kept);
     THUNDER_RULE Numbers<double> numbers(const Options<double>& o, const Step& step) {

@@ -54,6 +54,7 @@ namespace thunder::rules {
 // Of a number that a run may choose.
 enum class Range : unsigned char {
     not_negative,
+    positive,  // above 0
     fraction,  // from 0 to below 1
     flag,      // 0 or 1: given or not
 };

@@ -350,6 +350,22 @@ TEST(OptionsTest, HasThoseOfTheProgramsOptimizer) {
     EXPECT_GT(flags, 0U);
 }
 
+// What a step is divided by to be no longer than that: torch refuses its d below 1, and 0 would move nothing.
+TEST(OptionsTest, RefusesToDivideBy0) {
+    ProgramSpec spec = program();
+    spec.optimizer = "adafactor";
+    for (const std::string& value : {std::string("0"), std::string("-1"), std::string("nan"), std::string("inf")}) {
+        const std::string error = parse_error({"--feed", "f", "--update-clip", value}, nullptr, "", spec);
+        EXPECT_TRUE(error.starts_with(cat("error: --update-clip takes a number above 0, not \"", value, "\"\n")))
+            << error;
+        const std::string of_group =
+            parse_error({"--feed", "f", "--group", "w:update_clip=" + value}, nullptr, "", spec);
+        EXPECT_TRUE(
+            of_group.starts_with(cat("error: --group takes a number as update_clip above 0, not \"", value, "\"\n")))
+            << of_group;
+    }
+}
+
 constexpr std::int64_t matrix[] = {4, 2}, vector[] = {4};
 constexpr ParameterSpec parameters[] = {
     {"embed.weight", DType::f32, matrix, 0, 32, true, ParameterSpec::Init::normal, {}, ""},
