@@ -26,7 +26,7 @@ void check_optimizer_choices(const CompileOptions& compile) {
                            : rule.steps_tensors ? "sums of rows and columns"
                                                 : "whole matrices to step"),
                rule.states.empty() ? "leave it out: there is nothing to make smaller"
-                                   : "leave it out, or take bf16, or adamw and other optimizers that step by elements");
+                                   : "leave it out, or take adamw or another optimizer that steps by elements");
     if (compile.mesh.has_shards() && rule.steps_wholes())
         refuse(
             fmt::format("{} steps whole {}, and {} gives each rank parts of them", rule.name,

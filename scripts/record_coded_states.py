@@ -21,7 +21,7 @@ from torchao.optim.quant_utils import create_dynamic_map
 PINNED = {"torch": "2.13.0", "torchao": "0.18.0"}
 STEPS, SIDE, FIRST = 100, 64, 24
 LEARNING_RATE, WEIGHT_DECAY = 0.01, 0.1
-CASES = [("adam", 0.9, 0.999, 1e-8, "Adam8bit", "Adam", 0.0), ("adamw", 0.9, 0.95, 1e-6, "AdamW8bit", "AdamW", WEIGHT_DECAY)]
+CASES = [("adam", 0.9, 0.999, 1e-4, "Adam8bit", "Adam", 0.0), ("adamw", 0.9, 0.95, 1e-6, "AdamW8bit", "AdamW", WEIGHT_DECAY)]
 
 
 def start(k):

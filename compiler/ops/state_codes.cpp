@@ -155,7 +155,8 @@ Value decoded(Builder& b, Value codes, Value scales, bool signs) {
 }
 
 std::pair<Value, Value> encoded(Builder& b, Value numbers, bool signs) {
-    const Value scales = largest_of_blocks(b, b.op("abs", {numbers}));
+    const Value largest = largest_of_blocks(b, b.op("abs", {numbers}));
+    const Value scales = b.add(largest, b.mul(largest, 0));  // of a number that is not finite, none
     const Value one = b.scalar(DType::f32, 1);
     const Value by =
         where(b, at_least(b, scales, std::numeric_limits<float>::min()), b.div(one, scales), b.scalar(DType::f32, 0));

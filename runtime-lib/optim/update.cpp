@@ -82,7 +82,7 @@ void write_block(const OptimizerUpdate& call, const ParameterSegment& segment, i
     static_cast<float*>(call.states[k].data)[segment.scales[k] + block] = largest + none;
     auto* __restrict codes =
         static_cast<std::uint8_t*>(call.states[k].data) + segment.codes[k] + block * rules::block_elements;
-    const float by = rules::scaling(largest);
+    const float by = rules::scaling(largest + none);
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i)
         codes[i] = static_cast<std::uint8_t>(rules::code_of_number<signs>(from[i] * by));

@@ -72,10 +72,10 @@ struct ProgramSpec {
     std::span<const InputSpec> inputs;
     ArenaBytes arena_bytes;
     DType gradient_dtype = DType::f32, optimizer_dtype = DType::f32;  // of the elements of these arenas
-    bool coded_states = false;   // those of matrices are codes of 8 bits (optim/rules/codes.h), not of optimizer_dtype
-    DType compute = DType::f32;  // what products read and write
-    std::int64_t batch;          // rows of one micro-batch of one rank
-    std::int64_t tokens;         // positions in it (rows where there is no sequence)
+    DType compute = DType::f32;                                       // what products read and write
+    bool coded_states = false;  // those of matrices are codes of 8 bits (optim/rules/codes.h), not of optimizer_dtype
+    std::int64_t batch;         // rows of one micro-batch of one rank
+    std::int64_t tokens;        // positions in it (rows where there is no sequence)
     Loss loss;
     bool stops_gradients = false;  // the model detaches something: its gradient is not the slope of its loss
     std::int64_t default_grad_accum;

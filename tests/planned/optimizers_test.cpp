@@ -156,6 +156,20 @@ TEST_P(EveryOptimizer, StepsShardsAsItStepsTheWhole) {
     }
 }
 
+// Of a model whose norms alone are trained there is nothing to code.
+TEST(CodedStates, OfVectorsAloneAreNumbers) {
+    for (const Mesh mesh : {Mesh{}, Mesh{1, 2}}) {
+        CompileOptions options;
+        options.train_only = "norm";
+        options.batch = 2;
+        options.seq = 16;
+        options.mesh = mesh;
+        const std::int64_t in_f32 = compiled("llama2/dyn.logits.onnx", options).arena_bytes.at("optimizer");
+        options.optim_dtype = eight_bits;
+        EXPECT_EQ(compiled("llama2/dyn.logits.onnx", options).arena_bytes.at("optimizer"), in_f32);
+    }
+}
+
 std::vector<Case> cases() {
     std::vector<Case> out;
     for (const thunder::RuleInfo& rule : thunder::all_rules()) {

@@ -60,16 +60,19 @@ TEST_P(OwnTests, Pass) {
 // llama2_odd: sizes that no number of threads, no vector and no block divides, and enough rows for several threads.
 INSTANTIATE_TEST_SUITE_P(
     Programs, OwnTests,
-    testing::Values(
-        Own{"llama1_noopt", "llama1", "noopt.logits", "", Cpu::native},
-        Own{"ladder", "ladder", "dynamo.logits", "", Cpu::native}, Own{"odd", "odd", "tides.loss", "", Cpu::native},
-        Own{"deep", "deep", "dynamo.logits", "", Cpu::native},
-        Own{"lora", "lora", "dyn.logits", "--batch 1 --seq 8 --train-only lora_", Cpu::native},
-        Own{"lora_bf16", "lora", "dyn.logits", "--batch 1 --seq 8 --train-only lora_ --dtype bf16", Cpu::native},
-        // a gradient that overflows at the scale that runs begin with
-        Own{"mlp_f16", "mlp", "dynamo.logits", "--loss '100*mse' --dtype f16 --grad-dtype f16", Cpu::native},
-        Own{"odd", "odd", "tides.loss", "", Cpu::x86_64_v3},
-        Own{"llama2_odd", "llama2", "dyn.logits", "--batch 17 --seq 67", Cpu::x86_64_v3}),
+    testing::Values(Own{"llama1_noopt", "llama1", "noopt.logits", "", Cpu::native},
+                    Own{"ladder", "ladder", "dynamo.logits", "", Cpu::native},
+                    Own{"odd", "odd", "tides.loss", "", Cpu::native},
+                    Own{"deep", "deep", "dynamo.logits", "", Cpu::native},
+                    Own{"lora", "lora", "dyn.logits", "--batch 1 --seq 8 --train-only lora_", Cpu::native},
+                    // and states of 8 bits
+                    Own{"lora_bf16", "lora", "dyn.logits",
+                        "--batch 1 --seq 8 --train-only lora_ --dtype bf16 --optim-dtype 8bit", Cpu::native},
+                    // a gradient that overflows at the scale that runs begin with
+                    Own{"mlp_f16", "mlp", "dynamo.logits", "--loss '100*mse' --dtype f16 --grad-dtype f16",
+                        Cpu::native},
+                    Own{"odd", "odd", "tides.loss", "", Cpu::x86_64_v3},
+                    Own{"llama2_odd", "llama2", "dyn.logits", "--batch 17 --seq 67", Cpu::x86_64_v3}),
     [](const auto& info) {
         return std::string(info.param.name) + (info.param.cpu == Cpu::native ? "" : "_" + name_of(info.param.cpu));
     });

@@ -152,7 +152,17 @@ Function forward_backward(const Function& main, const MainResults& results) {
     return f;
 }
 
+// Whether there is a parameter whose states may be codes: a model's norms alone have none.
+bool has_coded(const Function& main, const MainResults& results, const thunder::RuleInfo& rule) {
+    return std::any_of(results.trainable.begin(), results.trainable.end(), [&](std::size_t k) {
+        const std::size_t rank = main.type(main.arguments[k]).dims.size();
+        const bool outer = main.argument_info[k].outer;
+        return thunder::is_coded(rank, outer ? thunder::rules::Stepped::by_element : rule.stepped(rank));
+    });
+}
+
 Function update(const Function& main, const MainResults& results, const thunder::RuleInfo& rule, bool coded) {
+    coded = coded && has_coded(main, results, rule);
     Function f;
     f.name = update_function;
     std::vector<Value> tensors, gradients;

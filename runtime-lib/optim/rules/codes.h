@@ -103,7 +103,7 @@ THUNDER_RULE int code_of_number(float x) {
                                       typename IndicesBelow<codes.decades>::type());
     // The nearest place: pieces are as wide as the numbers are apart.
     float place = (magnitude - d.offset) * d.per_slope + 0.5F;
-    place = place < d.first ? d.first : place;
+    place = place >= d.first ? place : d.first;  // and of what is no number
     place = place > d.last ? d.last : place;
     int code = static_cast<int>(place) - codes.before;
     code = magnitude < codes.least ? 0 : code;

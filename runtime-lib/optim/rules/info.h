@@ -100,6 +100,7 @@ RuleInfo info_of() {
     if constexpr (has_shapes_of_vectors<Rule>)
         std::copy(std::begin(Rule::shapes_of_vectors), std::end(Rule::shapes_of_vectors),
                   info.shapes_of_vectors.begin());
+    if constexpr (!rules::has_signs<Rule>) static_assert(std::size(Rule::never_negative) == rules::states<Rule>);
     if constexpr (!rules::has_signs<Rule>)
         std::transform(std::begin(Rule::never_negative), std::end(Rule::never_negative), info.signs.begin(),
                        std::logical_not<>());
