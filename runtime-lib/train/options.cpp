@@ -527,13 +527,6 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
 
 }  // namespace
 
-const RuleInfo& rule_of(const ProgramSpec& program) {
-    const RuleInfo* rule = find_rule(program.optimizer);
-    if (rule == nullptr)
-        fail(cat(program.name, " is stepped by ", program.optimizer, ", which its runtime does not have"));
-    return *rule;
-}
-
 std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& program,
                                      const std::string& program_folder) {
     if (!program.is_sharded() || !launched_rank()) return read_options(argc, argv, program, program_folder);

@@ -2,9 +2,18 @@
 #include "train/states.h"
 
 #include "optim/rules/info.h"
+#include "support/error.h"
+#include "support/text.h"
 #include "train/groups.h"
 
 namespace thunder {
+
+const RuleInfo& rule_of(const ProgramSpec& program) {
+    const RuleInfo* rule = find_rule(program.optimizer);
+    if (rule == nullptr)
+        fail(cat(program.name, " is stepped by ", program.optimizer, ", which its runtime does not have"));
+    return *rule;
+}
 
 std::int64_t trained_elements(const ProgramSpec& program) {
     return static_cast<std::int64_t>(program.arena_bytes[static_cast<std::size_t>(Arena::gradients)] /
