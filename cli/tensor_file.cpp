@@ -26,8 +26,7 @@ Tensor decode(const thunder::StoredTensor& stored, DType dtype) {
     switch (dtype) {
         case DType::f64: std::memcpy(out.f.data(), stored.bytes.data(), stored.bytes.size()); break;
         case DType::i64:
-        case DType::i32:
-        case DType::u8: read<std::int64_t>(stored, thunder::DType::i64, out.i); break;
+        case DType::i32: read<std::int64_t>(stored, thunder::DType::i64, out.i); break;
         case DType::boolean: read<std::uint8_t>(stored, thunder::DType::boolean, out.i); break;
         default: read<float>(stored, thunder::DType::f32, out.f); break;
     }

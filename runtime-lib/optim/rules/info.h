@@ -100,10 +100,11 @@ RuleInfo info_of() {
     if constexpr (has_shapes_of_vectors<Rule>)
         std::copy(std::begin(Rule::shapes_of_vectors), std::end(Rule::shapes_of_vectors),
                   info.shapes_of_vectors.begin());
-    if constexpr (!rules::has_signs<Rule>) static_assert(std::size(Rule::never_negative) == rules::states<Rule>);
-    if constexpr (!rules::has_signs<Rule>)
+    if constexpr (!rules::has_signs<Rule>) {
+        static_assert(std::size(Rule::never_negative) == rules::states<Rule>);
         std::transform(std::begin(Rule::never_negative), std::end(Rule::never_negative), info.signs.begin(),
                        std::logical_not<>());
+    }
     info.step_numbers = [](const std::vector<double>& chosen, const Step& step) {
         const auto made = Rule::numbers(fields_of<Rule::template Options, double>(chosen.data()), step);
         const auto* first = reinterpret_cast<const double*>(&made);

@@ -20,7 +20,6 @@ struct Muon : DecoupledDecay {
 
     THUNDER_FIELDS(States, first_moment, second_moment);
     static constexpr const char* stored_states = "m, v";
-    static constexpr bool never_negative[] = {false, true};
     static constexpr StateShape shapes_of_matrices[] = {StateShape::as_parameter, StateShape::none};
 
     static constexpr const char* by_element = "adamw";
