@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, Nameless,
 // Names of a program's parameters, in the order in which they lie in memory.
 std::vector<std::string> parameters(const GeneratedProgram& program) {
     const std::string text = read_file(program.file("out/spec.cpp"));
-    const std::regex entry("\\{\"([^\"]+)\", DType::f32, SHAPE_[0-9_]+, [0-9]+, [0-9]+, (true|false), ParameterSpec");
+    const std::regex entry("\\{\"([^\"]+)\", DType::f32, SHAPE_[0-9_]+, [0-9]+, [0-9]+, (true|false), Init::");
     std::vector<std::string> out;
     for (std::sregex_iterator k(text.begin(), text.end(), entry), end; k != end; ++k) out.push_back((*k)[1]);
     return out;
