@@ -42,6 +42,39 @@ void take_numbers(std::vector<KernelOperand>& operands, const std::vector<std::s
     }
 }
 
+// "dw" of "dw_before", "loss_sum" of "loss_sum_after".
+std::string_view without_end(std::string_view name, std::string_view end) {
+    return name.ends_with(end) ? name.substr(0, name.size() - end.size()) : name;
+}
+
+// By operand of the call: the result that goes on from it in its place, as a gradient that is added to does.
+std::vector<std::optional<std::size_t>> goes_on_in_place(const Function& kernel, const std::vector<std::string>& inputs,
+                                                         const std::vector<std::string>& outputs) {
+    std::vector<std::optional<std::size_t>> out(kernel.arguments.size());
+    for (std::size_t o = 0; o < inputs.size(); ++o)
+        for (std::size_t r = 0; r < outputs.size(); ++r) {
+            const ValueInfo &before = kernel.info(kernel.arguments[o]), &after = kernel.info(kernel.results[r]);
+            const bool named = without_end(before.name, "_before") == without_end(after.name, "_after");
+            if (named && before.type == after.type && inputs[o] == outputs[r] && !inputs[o].empty()) out[o] = r;
+        }
+    return out;
+}
+
+// One parameter in place of two, under a name that no other has.
+void join_in_place(KernelDescription& kernel, const std::vector<std::optional<std::size_t>>& in_place) {
+    for (std::size_t o = 0; o < in_place.size(); ++o) {
+        if (!in_place[o]) continue;
+        kernel.inputs[o].same_as = in_place[o];
+        std::string name(without_end(kernel.outputs[*in_place[o]].name, "_after"));
+        for (std::size_t other = 0; other < kernel.inputs.size(); ++other)
+            if (other != o && kernel.inputs[other].name == name) {
+                name += "_sum";  // dw, of this micro-step, is added to it
+                break;
+            }
+        kernel.outputs[*in_place[o]].name = name;
+    }
+}
+
 // Under a name that all have, with names as they were before they had numbers.
 KernelDescription without_numbers(KernelDescription kernel) {
     kernel.name = "kernel";
@@ -66,7 +99,7 @@ KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) co
         dense = dense && layouts.outputs.back().empty();
     }
     if (dense) layouts = {};
-    return {called_kernel(fused), std::move(layouts), gradient_flags(*module_, caller, fused)};
+    return {called_kernel(fused), std::move(layouts), gradient_flags(*module_, caller, fused), {}};
 }
 
 KernelSizes kernel_sizes(const Symbols& symbols, const Function& kernel) {
@@ -92,11 +125,13 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused, const std
                               const std::vector<std::string>& outputs) {
     const Function& kernel = *module_->find(called_kernel(fused));
     Key key = key_of(caller, fused);
+    key.in_place = goes_on_in_place(kernel, inputs, outputs);
     const KernelLayouts layouts = key.layouts;
     for (const auto& [other, k] : known_)
         if (other == key) return k;
     KernelDescription description = describe_kernel(kernel);
     for (std::size_t o = 0; o < key.flags.size(); ++o) description.inputs[o].is_flag = key.flags[o];
+    join_in_place(description, key.in_place);
     std::size_t same_name = 0;
     for (const Entry& entry : entries_) same_name += entry.description.name == kernel.name ? 1 : 0;
     // What has only the name of its own is no kernel of its own.
@@ -119,7 +154,9 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused, const std
 
 const PrintedKernel& KernelTable::use(const Function& caller, const Op& fused, const std::vector<std::string>& inputs,
                                       const std::vector<std::string>& outputs) {
-    Entry& entry = entries_[find(caller, fused, inputs, outputs)];
+    const std::size_t found = find(caller, fused, inputs, outputs);
+    of_call_[{caller.name, fused.results[0]}] = found;
+    Entry& entry = entries_[found];
     for (const std::string& op : fused.provenance.node_ops) add_once(entry.nodes, op);
     add_once(entry.scopes, fused.provenance.scope);
     align(entry, caller, fused);
@@ -137,10 +174,9 @@ void KernelTable::align(Entry& entry, const Function& caller, const Op& fused) c
 }
 
 const KernelTable::Entry& KernelTable::used(const Function& caller, const Op& fused) const {
-    const Key key = key_of(caller, fused);
-    for (const auto& [other, k] : known_)
-        if (other == key) return entries_[k];
-    throw InternalError(fmt::format("the kernel {} was not used yet", key.kernel));
+    if (const auto at = of_call_.find({caller.name, fused.results[0]}); at != of_call_.end())
+        return entries_[at->second];
+    throw InternalError(fmt::format("the kernel {} was not used yet", called_kernel(fused)));
 }
 
 const std::vector<std::string>& KernelTable::formula(const Function& caller, const Op& fused) const {

@@ -3,7 +3,9 @@
 // and one for all whose text is the same but for the name.
 #pragma once
 
+#include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,7 +51,8 @@ class KernelTable {
     struct Key {
         std::string kernel;
         KernelLayouts layouts;
-        std::vector<bool> flags;  // KernelOperand::is_flag
+        std::vector<bool> flags;                           // KernelOperand::is_flag
+        std::vector<std::optional<std::size_t>> in_place;  // KernelOperand::same_as
         bool operator==(const Key&) const = default;
     };
     Key key_of(const Function& caller, const Op& fused) const;
@@ -63,6 +66,7 @@ class KernelTable {
     std::vector<Entry> entries_;
     std::vector<std::pair<Key, std::size_t>> known_;
     std::map<std::string, std::size_t> by_text_;
+    std::map<std::pair<std::string, Value>, std::size_t> of_call_;  // by caller and its first result
 };
 
 }  // namespace thunderc

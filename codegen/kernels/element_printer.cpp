@@ -140,6 +140,10 @@ ElementPrinter::ElementPrinter(const Loops& loops, const std::vector<std::string
     variables_.emplace_back("c");
 }
 
+bool ElementPrinter::is_written(std::size_t operand) const {
+    return std::find(outputs_.begin(), outputs_.end(), inputs_[operand]) != outputs_.end();
+}
+
 bool ElementPrinter::moves(const Affine& a, std::size_t begin, std::size_t end) const {
     return std::any_of(a.step.begin() + static_cast<std::ptrdiff_t>(begin),
                        a.step.begin() + static_cast<std::ptrdiff_t>(end), [](std::int64_t s) { return s != 0; });
@@ -352,7 +356,7 @@ std::string ElementPrinter::name_for(std::size_t k, Scope& scope) const {
                                                          : "_c";
     if (is_flag(n)) return scope.taken.unique("overwrite");
     if (n.kind == Kind::load && loops_.load_names[k] == inputs_[n.operand] && n.part.empty())
-        return scope.taken.unique(inputs_[n.operand] + at);
+        return scope.taken.unique(inputs_[n.operand] + (is_written(n.operand) ? "_before" : at));
     if (n.kind == Kind::load) return scope.taken.unique(piece_read(k, n.part));
     if (!n.part.empty()) return scope.taken.unique(piece_read(n.inputs[0], n.part));
     // What is stored is an element of the tensor that it is stored in, or of a piece of it; so is what has the tensor's

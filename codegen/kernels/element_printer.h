@@ -52,6 +52,8 @@ class ElementPrinter {
   protected:
     const KernelNode& node(std::size_t k) const { return loops_.nodes[k]; }
     std::size_t row_dims() const { return loops_.rows.size(); }
+    // Whether the operand is in the memory of an output, under its name.
+    bool is_written(std::size_t operand) const;
     // Whether the access moves with one of the loops from `begin` to `end`.
     bool moves(const Affine& a, std::size_t begin, std::size_t end) const;
     // Whether a node of another level needs it.

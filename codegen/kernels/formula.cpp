@@ -125,7 +125,8 @@ class Formula {
                 const std::string name = stored_name(store);
                 if (own.contains(store.node) && own[store.node] == name) {
                     named_.erase(store.node);
-                    const auto gradient = accumulated(store.node);
+                    std::optional<std::size_t> gradient = accumulated(store.node);
+                    if (!gradient) gradient = added(store.node, store.output);
                     const std::string body = expression(gradient.value_or(store.node)).text;
                     named_[store.node] = name;
                     out.push_back(fmt::format("{} {}= {}", name, gradient ? "+" : "", body));
@@ -309,6 +310,16 @@ class Formula {
         if (first.kind != KernelNode::Kind::load || first.level != KernelLevel::scalar || sum.op != "add" ||
             sum.kind != KernelNode::Kind::apply || sum.inputs[1] != node.inputs[1] ||
             nest_->nodes[sum.inputs[0]].kind != KernelNode::Kind::load)
+            return std::nullopt;
+        return node.inputs[1];
+    }
+
+    // What is added, where the node is what the output held and that.
+    std::optional<std::size_t> added(std::size_t k, std::size_t output) const {
+        const KernelNode& node = nest_->nodes[k];
+        if (node.kind != KernelNode::Kind::apply || node.op != "add") return std::nullopt;
+        const KernelNode& before = nest_->nodes[node.inputs[0]];
+        if (before.kind != KernelNode::Kind::load || kernel_.inputs[before.operand].same_as != output)
             return std::nullopt;
         return node.inputs[1];
     }

@@ -211,7 +211,7 @@ void NestPrinter::print_row(Scope scope) {
     define_row_variables();
     for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
         if (node(k).kind == Kind::load && within_rows_[k]) {
-            pointer(inputs_[node(k).operand], loops_.position[k], true, node(k).dtype, scope);
+            pointer(inputs_[node(k).operand], loops_.position[k], !is_written(node(k).operand), node(k).dtype, scope);
         }
     }
     for (std::size_t s = 0; s < loops_.stores.size(); ++s) {

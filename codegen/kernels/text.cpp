@@ -19,6 +19,10 @@ KernelParameters kernel_parameters(const KernelDescription& kernel, UsedNames us
     std::vector<KernelArgument> flags;
     for (std::size_t o = 0; o < kernel.inputs.size(); ++o) {
         const KernelOperand& operand = kernel.inputs[o];
+        if (operand.same_as) {
+            out.inputs.push_back(out.outputs[*operand.same_as]);
+            continue;
+        }
         out.inputs.push_back(used.unique(operand.is_flag ? "gradient" : operand.name));
         const KernelArgument argument = {false, o, out.inputs.back(), operand.is_flag};
         (operand.is_flag ? flags : out.arguments).push_back(argument);

@@ -27,6 +27,8 @@ struct KernelOperand {
     Type type;
     // Whether the step overwrites gradients, which the host knows: printed kernels take a Gradient in its place.
     bool is_flag = false;
+    // An output that lies in the same memory: printed kernels have one parameter for both, which they read and write.
+    std::optional<std::size_t> same_as = {};
 };
 
 // What a node depends on: nothing, the row, the column, or both.

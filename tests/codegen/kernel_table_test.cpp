@@ -96,6 +96,53 @@ func @computes(%before: f32[8], %flag: bool[], %d: f32[8]) -> (%after) kind "ker
     EXPECT_NE(launcher.find("before, d, gradient);"), std::string::npos) << launcher;
 }
 
+// What goes on in its place is one parameter that is read and written; elsewhere, or under another name, it is two.
+TEST(KernelTable, HasOneParameterForWhatGoesOnInItsPlace) {
+    const Module module = parse_module(R"(module "m" values
+
+func @main(%d: f32[8] input "d", %g: f32[8] state "grad.w", %s: f32[] state "sum", %first: bool[] scalar "first_micro_step") -> (%x) {
+  %x = fused(%g, %first, %d) {kernel = "add_up"} : f32[8]
+  %y = fused(%g, %first, %d) {kernel = "add_up"} : f32[8]
+  %t = fused(%s, %d) {kernel = "sum_up"} : f32[]
+  %z = fused(%d, %x) {kernel = "scale"} : f32[8]
+}
+
+func @add_up(%dw_before: f32[8], %flag: bool[], %dw: f32[8]) -> (%dw_after) kind "kernel:pointwise" {
+  %s = add(%dw_before, %dw) : f32[8]
+  %dw_after = select(%flag, %dw, %s) : f32[8]
+}
+
+func @sum_up(%loss_sum: f32[], %d: f32[8]) -> (%loss_sum_after) kind "kernel:row_reduction" {
+  %sum = reduce_sum(%d) {axes = [0], keep_dims = false} : f32[]
+  %loss_sum_after = add(%loss_sum, %sum) : f32[]
+}
+
+func @scale(%p: f32[8], %q: f32[8]) -> (%r) kind "kernel:pointwise" {
+  %r = mul(%p, %q) : f32[8]
+}
+)");
+    KernelTable table(module);
+    std::vector<std::string> declared;
+    for (const Op& op : module.main().ops) declared.push_back(table.use(module.main(), op).declaration);
+    EXPECT_EQ(declared,
+              (std::vector<std::string>{
+                  "void add_up(float* dw_sum, const float* dw, Gradient gradient, Stream& stream);\n",
+                  "void add_up_2(float* dw_after, const float* dw_before, const float* dw, Gradient gradient, "
+                  "Stream& stream);\n",
+                  "void sum_up(float* loss_sum, const float* d, Stream& stream);\n",
+                  "void scale(float* r, const float* p, const float* q, Stream& stream);\n"}));
+    const std::vector<PrintedKernel> all = table.all();
+    EXPECT_EQ(all[0].formula, std::vector<std::string>{"dw_sum += dw"});
+    EXPECT_EQ(all[1].formula, std::vector<std::string>{"dw_after += dw"});
+    EXPECT_EQ(all[2].formula, std::vector<std::string>{"loss_sum += sum(d)"});
+    EXPECT_NE(all[0].definition.find("dw_sum[i] = overwrite ? dw[i] : dw_sum[i] + dw[i];"), std::string::npos)
+        << all[0].definition;
+    EXPECT_NE(all[2].definition.find("loss_sum[0] = loss_sum_before + sum;"), std::string::npos) << all[2].definition;
+    const std::vector<PrintedCudaKernel> cuda = table.all_cuda({});
+    EXPECT_NE(cuda[0].launcher.find(", dw_sum, dw, gradient);"), std::string::npos) << cuda[0].launcher;
+    EXPECT_NE(cuda[0].device.find("Aliased<float> dw_sum, "), std::string::npos) << cuda[0].device;
+}
+
 // A tensor has the number that it has where the kernel is called; what has another name there keeps its own.
 TEST(KernelTable, NumbersTensorsAsTheCallDoes) {
     const Module module = parse_module(R"(module "m" values

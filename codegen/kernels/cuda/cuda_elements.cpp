@@ -250,7 +250,9 @@ void CudaElements::hold_terms(std::size_t k, Scope& scope) {
     const auto size = static_cast<std::int64_t>(size_of(operands_.input_types[o]));
     const std::int64_t word = std::min<std::int64_t>(16, vector_ * size);
     if (!is_vector(k) || sum.step.at(k) * size % word != 0) return;
-    const std::string name = scope.taken.unique(loops_.load_names[k] + "_v"), term = UsedNames(scope.taken).unique("r");
+    const std::string name =
+                          scope.taken.unique(loops_.load_names[k] + (is_written(node(k).operand) ? "_before_v" : "_v")),
+                      term = UsedNames(scope.taken).unique("r");
     const Affine& position = loops_.position[k];
     out_.line(fmt::format("Vec<{}, {}> {}[{}];", type_name(operands_.input_types[o]), vector_, name, sum.count));
     out_.line(unroll);
@@ -279,7 +281,8 @@ void CudaElements::print_elements(const std::vector<Addition>& additions, const 
             if (std::find(kept.fresh.begin(), kept.fresh.end(), k) != kept.fresh.end()) load_kept(k, kept);
             scope.names[k] = name + element;
         } else if (is_vector(k)) {
-            const std::string name = scope.taken.unique(loops_.load_names[k] + "_v");
+            const std::string name =
+                scope.taken.unique(loops_.load_names[k] + (is_written(node(k).operand) ? "_before_v" : "_v"));
             out_.line(fmt::format("const auto {} = load<{}>({} + {});", name, vector_, inputs_[o],
                                   sum_text(position, 0, loops_.rank(), position.offset, inputs_[o])));
             scope.names[k] = name + "[e]";

@@ -325,7 +325,7 @@ CudaStage CudaNestPrinter::rows() {
     }
     auto declare = [&](std::size_t k) {
         const std::size_t o = node(k).operand;
-        kept.name[k] = scope.taken.unique(loops_.load_names[k] + "_v");
+        kept.name[k] = scope.taken.unique(loops_.load_names[k] + (is_written(o) ? "_before_v" : "_v"));
         out_.line(array(type_name(operands_.input_types[o]), kept.name[k]) + ";");
     };
     std::set<std::size_t> loaded;

@@ -13,12 +13,11 @@ using thunder::Stream;
 void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream);
 
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
-    const float* rstd, const float* dweight_before, Gradient gradient, Stream& stream);
+    const float* rstd, Gradient gradient, Stream& stream);
 
-void add_to_loss_sum(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream);
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream);
 
-void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
-    Stream& stream);
+void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream);
 
 void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream);
 

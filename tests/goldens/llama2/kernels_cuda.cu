@@ -13,22 +13,21 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
 }
 
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
-    const float* rstd, const float* dweight_before, Gradient gradient, Stream& stream) {
+    const float* rstd, Gradient gradient, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 3329, .flops = 2864}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward", rms_norm_backward_kernel, 1, 256, stream, dx, dy, weight, x, rstd, partials);
-    launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, dweight_before, gradient, partials);
+    launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, gradient, partials);
 }
 
-void add_to_loss_sum(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
     const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
-    launch("add_to_loss_sum", add_to_loss_sum_kernel, 1, 32, stream, loss_sum_after, loss_sum, loss);
+    launch("add_to_loss_sum", add_to_loss_sum_kernel, 1, 32, stream, loss_sum, loss);
 }
 
-void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
-    Stream& stream) {
+void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {
     const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
-    launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight_after, labels, loss_weight);
+    launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight, labels);
 }
 
 void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream) {

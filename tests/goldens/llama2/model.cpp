@@ -81,7 +81,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     //   g_norm += sum_{B,T}(dnorm * normed)
     //   where dnormed = dnorm * w_norm
     //   where normed = residual * rstd
-    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, gradient, stream);
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, gradient, stream);
 
     // dy (B,T,C), in two slots by turns: slot 0 is dresidual, slot L dembed_tokens
     const auto dy_slot = [this](std::int64_t slot) {
@@ -96,8 +96,8 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // model.embed_tokens: dW += rows of dy by id
     embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .gradient = gradient,
         .rows = B * T, .entries = V, .width = C}, stream);
-    // scalars->loss_sum = scalars->loss_sum + loss
-    add_to_loss_sum(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+    // scalars->loss_sum += loss
+    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
 }
 
 void Model::loss_weight() {
@@ -109,8 +109,8 @@ void Model::loss_weight() {
     // the micro-batch
     const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
 
-    // loss: scalars->loss_weight = scalars->loss_weight + sum((labels != -100))
-    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
+    // loss: scalars->loss_weight += sum((labels != -100))
+    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, stream);
 }
 
 void Model::update() {

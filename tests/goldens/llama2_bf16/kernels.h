@@ -14,12 +14,11 @@ using thunder::Stream;
 void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream);
 
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
-    const float* dweight_before, Gradient gradient, Stream& stream);
+    Gradient gradient, Stream& stream);
 
-void add_to_loss_sum(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream);
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream);
 
-void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
-    Stream& stream);
+void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream);
 
 void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream);
 

@@ -84,7 +84,7 @@ void Model::forward_backward(MicroStep micro_step) {
     //   g_norm += sum_{B,T}(dnorm * normed)
     //   where dnormed = dnorm * w_norm
     //   where normed = residual * rstd
-    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, gradient, stream);
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, gradient, stream);
     if (micro_step.last) {
         // bucket 0: complete; their sum over ranks overlaps the rest of backward
         stream.record(bucket_0_ready_);
@@ -122,8 +122,8 @@ void Model::forward_backward(MicroStep micro_step) {
             .what = "gradients of model.embed_tokens.weight"}, reduce);
         reduce.record(bucket_2_done_);
     }
-    // scalars->loss_sum = scalars->loss_sum + loss
-    add_to_loss_sum(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+    // scalars->loss_sum += loss
+    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
     if (micro_step.last) {
         // the update reads the summed gradients; what a stream sends last is there last
         stream.wait(bucket_2_done_);
@@ -139,8 +139,8 @@ void Model::loss_weight() {
     // the micro-batch
     const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
 
-    // loss: scalars->loss_weight = scalars->loss_weight + sum((labels != -100))
-    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
+    // loss: scalars->loss_weight += sum((labels != -100))
+    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, stream);
 }
 
 void Model::update() {

@@ -134,7 +134,7 @@ void Model::forward_backward(MicroStep micro_step) {
     //   g_norm = sum_{B,T}(dnorm * normed)
     //   where dnormed = dnorm * w_norm
     //   where normed = residual * rstd
-    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, Gradient::overwrite, stream);
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, Gradient::overwrite, stream);
 
     // dy (B,T,C), in two slots by turns: slot 0 is dresidual, slot L dembed_tokens
     const auto dy_slot = [this](std::int64_t slot) {
@@ -199,8 +199,8 @@ void Model::forward_backward(MicroStep micro_step) {
         all_reduce(arenas_, unit::model_embed_tokens_replicas, replicate);
         replicate.record(model_embed_tokens_replicas_done_);
     }
-    // scalars->loss_sum = scalars->loss_sum + loss
-    add_to_loss_sum(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+    // scalars->loss_sum += loss
+    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
     // the next micro-step writes where these gradients lie
     stream.wait(model_embed_tokens_gradients_done_);
     if (micro_step.last) {
@@ -218,8 +218,8 @@ void Model::loss_weight() {
     // the micro-batch
     const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
 
-    // loss: scalars->loss_weight = scalars->loss_weight + sum((labels != -100))
-    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
+    // loss: scalars->loss_weight += sum((labels != -100))
+    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, stream);
 }
 
 void Model::update() {

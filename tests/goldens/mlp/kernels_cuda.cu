@@ -17,13 +17,12 @@ void net_relu_backward(float* dlinear, const float* relu, const float* drelu, St
     launch("net_relu_backward", net_relu_backward_kernel, 1, 256, stream, dlinear, relu, drelu);
 }
 
-void add_to_loss_sum(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
     const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
-    launch("add_to_loss_sum", add_to_loss_sum_kernel, 1, 32, stream, loss_sum_after, loss_sum, loss);
+    launch("add_to_loss_sum", add_to_loss_sum_kernel, 1, 32, stream, loss_sum, loss);
 }
 
-void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
-    Stream& stream) {
+void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {
     const Timed timed("cross_entropy_weight", {.bytes = 40, .flops = 13}, stream);
-    launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight_after, labels, loss_weight);
+    launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight, labels);
 }

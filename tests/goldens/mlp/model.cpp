@@ -83,8 +83,8 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // net.0: dW += dyᵀ x, dbias += column sums of dy
     linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear, .x = x, .gradient = gradient,
         .rows = B, .in = 12, .out = 16}, stream);
-    // scalars->loss_sum = scalars->loss_sum + loss
-    add_to_loss_sum(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+    // scalars->loss_sum += loss
+    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
 }
 
 void Model::loss_weight() {
@@ -96,8 +96,8 @@ void Model::loss_weight() {
     // the micro-batch
     const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B)
 
-    // loss: scalars->loss_weight = scalars->loss_weight + sum((labels != -100))
-    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
+    // loss: scalars->loss_weight += sum((labels != -100))
+    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, stream);
 }
 
 void Model::update() {

@@ -17,22 +17,20 @@ void basins_forward(float* largest, float* added, float* largest_2, float* quoti
 
 void shore_forward(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream);
 
-void loss_forward_backward(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
-    const float* loss_sum, Stream& stream);
+void loss_forward_backward(float* dtotal, float* loss_sum, const float* total, const float* dloss, Stream& stream);
 
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
-    const float* shore_slope, const float* dshore_slope_before, const float* added_3, const float* added,
-    const float* quotient, const float* largest_2, const float* sigmoid, const float* cosine,
-    const float* basins_1_period, const float* dbasins_1_period_before, Gradient gradient, Stream& stream);
+    const float* shore_slope, const float* added_3, const float* added, const float* quotient, const float* largest_2,
+    const float* sigmoid, const float* cosine, const float* basins_1_period, Gradient gradient, Stream& stream);
 
-void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms,
-    const float* dbasins_1_level_before, Gradient gradient, Stream& stream);
+void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms, Gradient gradient,
+    Stream& stream);
 
 void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* dadded_2,
     const float* quotient, const float* largest_2, const float* total_2, const float* added, const float* dadded_part_2,
-    const float* largest, const float* sigmoid_2, const float* dbasins_0_level_before, const float* cosine_2,
-    const float* gauge, Gradient gradient, Stream& stream);
+    const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, Gradient gradient,
+    Stream& stream);
 
-void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms,
-    const float* dbasins_0_period_before, Gradient gradient, Stream& stream);
+void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms, Gradient gradient,
+    Stream& stream);
