@@ -79,6 +79,49 @@ std::string leaf_scope(const Function& f, const std::string& scope) {
     return dot == std::string::npos ? "" : scope.substr(dot + 1);
 }
 
+// By argument of a kernel: whether the result is made of it.
+std::vector<bool> made_of(const Function& kernel, Value result) {
+    std::vector<bool> needed(kernel.values.size(), false);
+    needed[result.index] = true;
+    for (std::size_t k = kernel.ops.size(); k-- > 0;) {
+        const Op& op = kernel.ops[k];
+        if (std::none_of(op.results.begin(), op.results.end(), [&](Value v) { return needed[v.index]; })) continue;
+        for (Value v : op.operands)
+            if (v) needed[v.index] = true;
+    }
+    std::vector<bool> out;
+    for (Value v : kernel.arguments) out.push_back(needed[v.index]);
+    return out;
+}
+
+// By value of a backward function: whether it is a value of the forward pass. Both functions have one name for one
+// value; what is made of a cotangent is none, whatever it is called.
+std::vector<bool> values_of_forward(const Module& module, const Function& f) {
+    std::vector<bool> out(f.values.size(), false);
+    const std::string_view end = "_backward";
+    if (!f.argument_info.empty() || !f.name.ends_with(end)) return out;
+    const Function* forward = module.find(f.name.substr(0, f.name.size() - end.size()) + "_forward");
+    if (forward == nullptr) return out;
+    std::set<std::string> names;
+    for (Value v : forward->arguments) names.insert(forward->info(v).name);
+    for (const Op& op : forward->ops)
+        for (Value v : op.results) names.insert(forward->info(v).name);
+    const auto known = [&](Value v) { return !v || out[v.index]; };
+    for (Value v : f.arguments) out[v.index] = names.contains(f.info(v).name);
+    for (const Op& op : f.ops)
+        for (std::size_t r = 0; r < op.results.size(); ++r) {
+            std::vector<bool> read(op.operands.size(), true);
+            if (is_kernel_call(op)) {
+                const Function& kernel = *module.find(called_kernel(op));
+                read = made_of(kernel, kernel.results[r]);
+            }
+            bool all = is_constant_op(op) || is_view(op) || names.contains(f.info(op.results[r]).name);
+            for (std::size_t o = 0; o < op.operands.size(); ++o) all = all && (!read[o] || known(op.operands[o]));
+            out[op.results[r].index] = all;
+        }
+    return out;
+}
+
 }  // namespace
 
 const char* arenas_name(bool entry) {
@@ -305,6 +348,10 @@ std::string FunctionPrinter::member_expression(const Frame& frame, Value family,
 
 void FunctionPrinter::comment(SourceText& out, const Frame& frame, const Op& op, const std::string& what) const {
     std::string scope = leaf_scope(frame.f, op.provenance.scope);
+    const std::vector<bool> forward = values_of_forward(layout_.module(), frame.f);
+    const auto again = [&](Value v) { return v && forward[v.index]; };
+    if (!op.results.empty() && std::all_of(op.results.begin(), op.results.end(), again))
+        scope += scope.empty() ? "recomputed" : ", recomputed";
     std::string text = scope.empty() ? what : what.empty() ? scope : fmt::format("{}: {}", scope, what);
     if (!text.empty()) out.comment(text);
 }
@@ -473,6 +520,18 @@ void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op&
     for (std::string& line : formula.lines) line = as_written(frame, op, std::move(line));
     std::string scope = leaf_scope(frame.f, op.provenance.scope);
     if (formula.kernel_names) scope += scope.empty() ? "in the kernel's names" : ", in the kernel's names";
+    // What the forward pass computed before is said where it is computed again.
+    const std::vector<bool> forward = values_of_forward(layout_.module(), frame.f);
+    if (std::all_of(op.results.begin(), op.results.end(), [&](Value v) { return forward[v.index]; })) {
+        scope += scope.empty() ? "recomputed" : ", recomputed";
+    } else {
+        for (const KernelArgument& a : kernel.arguments) {
+            if (!a.output || !forward[op.results[a.index].index]) continue;
+            const std::string name = formula.kernel_names ? a.name : as_written(frame, op, outputs[a.index].text);
+            for (std::string& line : formula.lines)
+                if (line.starts_with(name + " = ")) line += " (recomputed)";
+        }
+    }
     const std::string all = fmt::format("{}", fmt::join(formula.lines, "; "));
     if (all.size() <= one_line || formula.lines.size() == 1) {
         out.comment(scope.empty() ? all : fmt::format("{}: {}", scope, all));

@@ -108,8 +108,8 @@ func @main(%d: f32[8] input "d", %g: f32[8] state "grad.w", %s: f32[] state "sum
 }
 
 func @add_up(%dw_before: f32[8], %flag: bool[], %dw: f32[8]) -> (%dw_after) kind "kernel:pointwise" {
-  %s = add(%dw_before, %dw) : f32[8]
-  %dw_after = select(%flag, %dw, %s) : f32[8]
+  %added = add(%dw_before, %dw) : f32[8]
+  %dw_after = select(%flag, %dw, %added) : f32[8]
 }
 
 func @sum_up(%loss_sum: f32[], %d: f32[8]) -> (%loss_sum_after) kind "kernel:row_reduction" {
@@ -123,7 +123,13 @@ func @scale(%p: f32[8], %q: f32[8]) -> (%r) kind "kernel:pointwise" {
 )");
     KernelTable table(module);
     std::vector<std::string> declared;
-    for (const Op& op : module.main().ops) declared.push_back(table.use(module.main(), op).declaration);
+    const auto use = [&](std::size_t k, const std::vector<std::string>& inputs, const std::string& output) {
+        declared.push_back(table.use(module.main(), module.main().ops[k], inputs, {output}).declaration);
+    };
+    use(0, {"g.w", "", "d"}, "g.w");
+    use(1, {"g.w", "", "d"}, "other");
+    use(2, {"&scalars->loss_sum", "d"}, "&scalars->loss_sum");
+    use(3, {"d", "g.w"}, "d");
     EXPECT_EQ(declared,
               (std::vector<std::string>{
                   "void add_up(float* dw_sum, const float* dw, Gradient gradient, Stream& stream);\n",

@@ -26,7 +26,7 @@ void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream);
 void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream);
 
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
-    const float* dy, const float* dresidual_in, const float* dweight_before, Gradient gradient, Stream& stream);
+    const float* dy, const float* dresidual_in, Gradient gradient, Stream& stream);
 
 void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
     const float* dv_proj, Stream& stream);

@@ -96,7 +96,7 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     // mlp.down_proj: dx = dy W
     linear_backward_input({.dx = dswiglu, .dy = dy, .weight = w16.down_proj, .rows = B * T, .in = H, .out = C}, stream);
     // mlp:
-    //   swiglu = silu(gate) * up
+    //   swiglu = silu(gate) * up (recomputed)
     //   dgate = dswiglu * up * silu'(gate)
     //   dup = dswiglu * silu(gate)
     //   where gate, up = saved.gate_up_proj
@@ -109,14 +109,14 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     linear_backward_input({.dx = dpost_attention_layernorm, .dy = dgate_up_proj, .weight = w16.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
     // post_attention_layernorm, in the kernel's names:
-    //   post_attention_layernorm = normed * weight
+    //   post_attention_layernorm = normed * weight (recomputed)
     //   dresidual = dy_2 + rstd * (dnormed - normed * mean_C(dnormed * normed))
     //   dweight += sum_{B,T}(dy * normed)
     //   where normed = x * rstd
     //   where dnormed = dy * weight
     rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm, saved.residual,
-        saved.post_attention_layernorm_rstd, w.post_attention_layernorm, dpost_attention_layernorm, dy,
-        g.post_attention_layernorm, gradient, stream);
+        saved.post_attention_layernorm_rstd, w.post_attention_layernorm, dpost_attention_layernorm, dy, gradient,
+        stream);
     // mlp.{gate,up}_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.gate_proj, .dy = dgate_up_proj, .x = post_attention_layernorm,
         .gradient = gradient, .rows = B * T, .in = C, .out = 2 * H}, stream);
@@ -126,7 +126,7 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     // self_attn.o_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.o_proj, .dy = dresidual, .x = saved.sdpa, .gradient = gradient, .rows = B * T,
         .in = NH * HS, .out = C}, stream);
-    // self_attn:
+    // self_attn, recomputed:
     //   q1 = q_proj1 * cos1 - q_proj2 * sin1
     //   q2 = q_proj2 * cos2 + q_proj1 * sin2
     //   k1 = k_proj1 * cos1 - k_proj2 * sin1
@@ -148,13 +148,13 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     linear_backward_input({.dx = dinput_layernorm, .dy = dqkv_proj, .weight = w16.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
     // input_layernorm:
-    //   input_layernorm = normed * w.input_layernorm
+    //   input_layernorm = normed * w.input_layernorm (recomputed)
     //   dx = dresidual + saved.input_layernorm_rstd * (dnormed - normed * mean_C(dnormed * normed))
     //   g.input_layernorm += sum_{B,T}(dinput_layernorm * normed)
     //   where normed = saved.x * saved.input_layernorm_rstd
     //   where dnormed = dinput_layernorm * w.input_layernorm
     rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.x, saved.input_layernorm_rstd,
-        w.input_layernorm, dinput_layernorm, dresidual, g.input_layernorm, gradient, stream);
+        w.input_layernorm, dinput_layernorm, dresidual, gradient, stream);
     // self_attn.{q,k,v}_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.q_proj, .dy = dqkv_proj, .x = input_layernorm, .gradient = gradient,
         .rows = B * T, .in = C, .out = (NH + 2 * KVH) * HS}, stream);

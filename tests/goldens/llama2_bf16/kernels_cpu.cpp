@@ -1,6 +1,6 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, 
 //   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
-    const float* dweight_before, Gradient gradient, Stream& stream) {
+    Gradient gradient, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 1793, .flops = 4144}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     const bool overwrite = gradient == Gradient::overwrite;
@@ -81,28 +81,27 @@ void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* we
             }
         },
         [&](std::int64_t column, float sum) {
-            dweight[column] = overwrite ? sum : dweight_before[column] + sum;
+            dweight[column] = overwrite ? sum : dweight[column] + sum;
         });
 }
 
 // add_to_loss_sum:
-//   loss_sum_after = loss_sum + loss
-void add_to_loss_sum(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+//   loss_sum += loss
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
     const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
-    loss_sum_after[0] = loss_sum[0] + loss[0];
+    loss_sum[0] = loss_sum[0] + loss[0];
 }
 
 // cross_entropy_weight:
-//   loss_weight_after = loss_weight + sum((labels != -100))
-void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
-    Stream& stream) {
+//   loss_weight += sum((labels != -100))
+void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {
     const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
     constexpr std::int64_t width = B * T;
-    const float loss_weight_value = loss_weight[0];
+    const float loss_weight_before = loss_weight[0];
     const float weight = row_sum<float>(width, [&](std::int64_t c) {
         return static_cast<float>(labels[c] != -100);
     });
-    loss_weight_after[0] = loss_weight_value + weight;
+    loss_weight[0] = loss_weight_before + weight;
 }
 
 // rotary:
@@ -230,8 +229,7 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
-    const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
-    Gradient gradient, Stream& stream) {
+    const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, Gradient gradient, Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 2817, .flops = 5168}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     const bool overwrite = gradient == Gradient::overwrite;
@@ -265,7 +263,7 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
             }
         },
         [&](std::int64_t column, float sum) {
-            dweight[column] = overwrite ? sum : dweight_before[column] + sum;
+            dweight[column] = overwrite ? sum : dweight[column] + sum;
         });
 }
 

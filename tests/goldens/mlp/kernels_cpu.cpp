@@ -1,6 +1,6 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -46,21 +46,20 @@ void net_relu_backward(float* dlinear, const float* relu, const float* drelu, St
 }
 
 // add_to_loss_sum:
-//   loss_sum_after = loss_sum + loss
-void add_to_loss_sum(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+//   loss_sum += loss
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
     const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
-    loss_sum_after[0] = loss_sum[0] + loss[0];
+    loss_sum[0] = loss_sum[0] + loss[0];
 }
 
 // cross_entropy_weight:
-//   loss_weight_after = loss_weight + sum((labels != -100))
-void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
-    Stream& stream) {
+//   loss_weight += sum((labels != -100))
+void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {
     const Timed timed("cross_entropy_weight", {.bytes = 40, .flops = 13}, stream);
     constexpr std::int64_t width = B;
-    const float loss_weight_value = loss_weight[0];
+    const float loss_weight_before = loss_weight[0];
     const float weight = row_sum<float>(width, [&](std::int64_t c) {
         return static_cast<float>(labels[c] != -100);
     });
-    loss_weight_after[0] = loss_weight_value + weight;
+    loss_weight[0] = loss_weight_before + weight;
 }

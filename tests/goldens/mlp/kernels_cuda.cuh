@@ -1,7 +1,7 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
 // fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -53,23 +53,21 @@ THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<con
 }
 
 // add_to_loss_sum:
-//   loss_sum_after = loss_sum + loss
+//   loss_sum += loss
 // One thread.
-THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum_after, Aliased<const float> loss_sum,
-    Aliased<const float> loss) {
+THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const float> loss) {
     if (thread_index() != 0) return;
-    const float loss_sum_value = loss_sum[0];
+    const float loss_sum_before = loss_sum[0];
     const float loss_value = loss[0];
-    loss_sum_after[0] = loss_sum_value + loss_value;
+    loss_sum[0] = loss_sum_before + loss_value;
 }
 
 // cross_entropy_weight:
-//   loss_weight_after = loss_weight + sum((labels != -100))
+//   loss_weight += sum((labels != -100))
 // One warp.
-THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight_after, Global<const std::int64_t> labels,
-    Aliased<const float> loss_weight) {
+THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Global<const std::int64_t> labels) {
     constexpr int width = B;
-    const float loss_weight_value = loss_weight[0];
+    const float loss_weight_before = loss_weight[0];
     const int c = lane() * 2;
     float weight = 0.0F;
     if (c < width) {
@@ -82,7 +80,7 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight_after,
     weight = warp_sum(weight);
     warp_barrier();
     if (lane() == 0) {
-        loss_weight_after[0] = loss_weight_value + weight;
+        loss_weight[0] = loss_weight_before + weight;
     }
 }
 

@@ -1,6 +1,6 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -132,28 +132,27 @@ void shore_forward(float* total, float* sine, const float* logarithm, const floa
 
 // loss_forward_backward:
 //   dtotal = exp(total - log_sum_exp) * dloss
-//   loss_sum_after = loss_sum + log_sum_exp
+//   loss_sum += log_sum_exp
 //   where most = abs(max(total)) == inf ? 0 : max(total)
 //   where log_sum_exp = log(sum(exp(total - most))) + most
 // Replaces ReduceLogSumExp
-void loss_forward_backward(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
-    const float* loss_sum, Stream& stream) {
+void loss_forward_backward(float* dtotal, float* loss_sum, const float* total, const float* dloss, Stream& stream) {
     const Timed timed("loss_forward_backward", {.bytes = 60, .flops = 202}, stream);
     constexpr std::int64_t width = 6;
     const float dloss_value = dloss[0];
-    const float loss_sum_value = loss_sum[0];
+    const float loss_sum_before = loss_sum[0];
     const float largest = row_max<float>(width, [&](std::int64_t c) { return total[c]; });
     const float most = vec_math::abs(largest) == std::numeric_limits<float>::infinity() ? 0.0F : largest;
     const float sum = row_sum<float>(width, [&](std::int64_t c) {
         return vec_math::exp(total[c] - most);
     });
     const float log_sum_exp = vec_math::log(sum) + most;
-    const float loss_sum_after_value = loss_sum_value + log_sum_exp;
+    const float loss_sum_value = loss_sum_before + log_sum_exp;
     #pragma omp simd
     for (std::int64_t c = 0; c < width; ++c) {
         dtotal[c] = vec_math::exp(total[c] - log_sum_exp) * dloss_value;
     }
-    loss_sum_after[0] = loss_sum_after_value;
+    loss_sum[0] = loss_sum_value;
 }
 
 // shore_slope_and_basins_1_period_gradients:
@@ -169,9 +168,8 @@ void loss_forward_backward(float* dtotal, float* loss_sum_after, const float* to
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
-    const float* shore_slope, const float* dshore_slope_before, const float* added_3, const float* added,
-    const float* quotient, const float* largest_2, const float* sigmoid, const float* cosine,
-    const float* basins_1_period, const float* dbasins_1_period_before, Gradient gradient, Stream& stream) {
+    const float* shore_slope, const float* added_3, const float* added, const float* quotient, const float* largest_2,
+    const float* sigmoid, const float* cosine, const float* basins_1_period, Gradient gradient, Stream& stream) {
     const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
     {
         // dshore_slope
@@ -182,15 +180,13 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                 const float* logarithm_column = logarithm + row;
                 const float* shore_slope_row = shore_slope + row * width;
                 const float* sine_row = sine + row * width;
-                const float* dshore_slope_before_row = dshore_slope_before + row * width;
                 float* dshore_slope_row = dshore_slope + row * width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
                     const float dproduct_3 = logarithm_column[c * rows] * shore_slope_row[c] > 0.5F
                         ? -(dtotal[c] * sine_row[c]) : 0.0F;
                     const float dshore_slope_step = dproduct_3 * logarithm_column[c * rows];
-                    dshore_slope_row[c] = overwrite ? dshore_slope_step
-                        : dshore_slope_before_row[c] + dshore_slope_step;
+                    dshore_slope_row[c] = overwrite ? dshore_slope_step : dshore_slope_row[c] + dshore_slope_step;
                 }
             }
         });
@@ -252,8 +248,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                         static_cast<float>((added_2 > 0) - (added_2 < 0)) / largest_2[r] * sigmoid[r * n + i];
                     dbasins_1_period_step += ddifference_2 * cosine[r * n + i] * added[r * n + i];
                 }
-                dbasins_1_period[i] = overwrite ? dbasins_1_period_step
-                    : dbasins_1_period_before[i] + dbasins_1_period_step;
+                dbasins_1_period[i] = overwrite ? dbasins_1_period_step : dbasins_1_period[i] + dbasins_1_period_step;
             }
         });
     }
@@ -262,8 +257,8 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
 // basins_1_level_gradient:
 //   dbasins_1_level += sum_columns(dbasins_1_level_terms)
 // Replaces Sub
-void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms,
-    const float* dbasins_1_level_before, Gradient gradient, Stream& stream) {
+void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms, Gradient gradient,
+    Stream& stream) {
     const Timed timed("basins_1_level_gradient", {.bytes = 289, .flops = 72}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     const bool overwrite = gradient == Gradient::overwrite;
@@ -273,8 +268,7 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_leve
             const float dbasins_1_level_step = row_sum<float>(width, [&](std::int64_t c) {
                 return dbasins_1_level_terms_row[c];
             });
-            dbasins_1_level[row] = overwrite ? dbasins_1_level_step
-                : dbasins_1_level_before[row] + dbasins_1_level_step;
+            dbasins_1_level[row] = overwrite ? dbasins_1_level_step : dbasins_1_level[row] + dbasins_1_level_step;
         }
     });
 }
@@ -287,8 +281,8 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_leve
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* dadded_2,
     const float* quotient, const float* largest_2, const float* total_2, const float* added, const float* dadded_part_2,
-    const float* largest, const float* sigmoid_2, const float* dbasins_0_level_before, const float* cosine_2,
-    const float* gauge, Gradient gradient, Stream& stream) {
+    const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, Gradient gradient,
+    Stream& stream) {
     const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     const bool overwrite = gradient == Gradient::overwrite;
@@ -314,7 +308,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
                 return -(dadded / largest_of_row * sigmoid_2_row[c]);
             });
             const float dbasins_0_level_of_row = overwrite ? dbasins_0_level_step
-                : dbasins_0_level_before[row] + dbasins_0_level_step;
+                : dbasins_0_level[row] + dbasins_0_level_step;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
                 const float dadded = dadded_2_row[c] + static_cast<float>(added_row[c] == largest_2_of_row) *
@@ -330,8 +324,8 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
 // basins_0_period_gradient:
 //   dbasins_0_period += sum_rows(dbasins_0_period_terms)
 // Replaces Mul
-void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms,
-    const float* dbasins_0_period_before, Gradient gradient, Stream& stream) {
+void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms, Gradient gradient,
+    Stream& stream) {
     const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
     constexpr std::int64_t n = 10;
     const bool overwrite = gradient == Gradient::overwrite;
@@ -342,8 +336,7 @@ void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_pe
             for (std::int64_t r = 0; r < 6; ++r) {
                 dbasins_0_period_step += dbasins_0_period_terms[r * n + i];
             }
-            dbasins_0_period[i] = overwrite ? dbasins_0_period_step
-                : dbasins_0_period_before[i] + dbasins_0_period_step;
+            dbasins_0_period[i] = overwrite ? dbasins_0_period_step : dbasins_0_period[i] + dbasins_0_period_step;
         }
     });
 }

@@ -1,7 +1,7 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
 // fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to dw_before, or overwrites as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -177,16 +177,16 @@ THUNDER_KERNEL(256) shore_forward_finish(Global<float> total, Global<const float
 
 // loss_forward_backward:
 //   dtotal = exp(total - log_sum_exp) * dloss
-//   loss_sum_after = loss_sum + log_sum_exp
+//   loss_sum += log_sum_exp
 //   where most = abs(max(total)) == inf ? 0 : max(total)
 //   where log_sum_exp = log(sum(exp(total - most))) + most
 // Replaces ReduceLogSumExp
 // One warp, which stays in registers.
-THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<float> loss_sum_after,
-    Aliased<const float> total, Aliased<const float> dloss, Aliased<const float> loss_sum) {
+THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<float> loss_sum,
+    Aliased<const float> total, Aliased<const float> dloss) {
     constexpr int width = 6;
     const float dloss_value = dloss[0];
-    const float loss_sum_value = loss_sum[0];
+    const float loss_sum_before = loss_sum[0];
     const int c = lane() * 2;
     Vec<float, 2> total_v;
     float largest = -math::infinity();
@@ -208,7 +208,7 @@ THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<f
     }
     sum = warp_sum(sum);
     const float log_sum_exp = math::log(sum) + most;
-    const float loss_sum_after_value = loss_sum_value + log_sum_exp;
+    const float loss_sum_value = loss_sum_before + log_sum_exp;
     if (c < width) {
         Vec<float, 2> dtotal_v;
         THUNDER_UNROLL
@@ -219,7 +219,7 @@ THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<f
     }
     warp_barrier();
     if (lane() == 0) {
-        loss_sum_after[0] = loss_sum_after_value;
+        loss_sum[0] = loss_sum_value;
     }
 }
 
@@ -236,8 +236,7 @@ THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<f
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> dshore_slope, Global<const float> dtotal,
-    Global<const float> sine, Global<const float> logarithm, Global<const float> shore_slope,
-    Aliased<const float> dshore_slope_before, Gradient gradient) {
+    Global<const float> sine, Global<const float> logarithm, Global<const float> shore_slope, Gradient gradient) {
     constexpr int rows = 10, width = 6;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 2)) return;
@@ -247,7 +246,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> d
     const auto shore_slope_v = load<2>(shore_slope + row * width + c);
     const auto dtotal_v = load<2>(dtotal + c);
     const auto sine_v = load<2>(sine + row * width + c);
-    const auto dshore_slope_before_v = load<2>(dshore_slope_before + row * width + c);
+    const auto dshore_slope_before_v = load<2>(dshore_slope + row * width + c);
     Vec<float, 2> dshore_slope_v;
     THUNDER_UNROLL
     for (int e = 0; e < 2; ++e) {
@@ -304,7 +303,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
     Global<const float> dtotal, Global<const float> sine, Global<const float> logarithm,
     Global<const float> shore_slope, Global<const float> added_3, Global<const float> added,
     Global<const float> quotient, Global<const float> largest_2, Global<const float> sigmoid,
-    Global<const float> cosine, Aliased<const float> dbasins_1_period_before, Gradient gradient) {
+    Global<const float> cosine, Gradient gradient) {
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
@@ -327,7 +326,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
     Vec<float, 2> cosine_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) cosine_v[r] = load<2>(cosine + r * n + i);
-    const auto dbasins_1_period_before_v = load<2>(dbasins_1_period_before + i);
+    const auto dbasins_1_period_before_v = load<2>(dbasins_1_period + i);
     Vec<float, 2> dbasins_1_period_v;
     THUNDER_UNROLL
     for (int e = 0; e < 2; ++e) {
@@ -355,7 +354,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
 // Replaces Sub
 // A warp for each row.
 THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_level,
-    Global<const float> dbasins_1_level_terms, Aliased<const float> dbasins_1_level_before, Gradient gradient) {
+    Global<const float> dbasins_1_level_terms, Gradient gradient) {
     constexpr int rows = 6, width = 10;
     const bool overwrite = gradient == Gradient::overwrite;
     const int c = lane() * 2;
@@ -372,7 +371,7 @@ THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_leve
     dbasins_1_level_step = warp_sum(dbasins_1_level_step);
     warp_barrier();
     if (lane() == 0) {
-        dbasins_1_level[row] = overwrite ? dbasins_1_level_step : dbasins_1_level_before[row] + dbasins_1_level_step;
+        dbasins_1_level[row] = overwrite ? dbasins_1_level_step : dbasins_1_level[row] + dbasins_1_level_step;
     }
 }
 
@@ -387,8 +386,7 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     Aliased<float> dbasins_0_period_terms, Aliased<const float> dadded_2, Aliased<const float> quotient,
     Aliased<const float> largest_2, Aliased<const float> total_2, Aliased<const float> added,
     Aliased<const float> dadded_part_2, Aliased<const float> largest, Aliased<const float> sigmoid_2,
-    Aliased<const float> dbasins_0_level_before, Aliased<const float> cosine_2, Aliased<const float> gauge,
-    Gradient gradient) {
+    Aliased<const float> cosine_2, Aliased<const float> gauge, Gradient gradient) {
     constexpr int rows = 6, width = 10;
     const bool overwrite = gradient == Gradient::overwrite;
     const int c = lane() * 2;
@@ -424,8 +422,7 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
         }
     }
     dbasins_0_level_step = warp_sum(dbasins_0_level_step);
-    const float dbasins_0_level_of_row = overwrite ? dbasins_0_level_step
-        : dbasins_0_level_before[row] + dbasins_0_level_step;
+    const float dbasins_0_level_of_row = overwrite ? dbasins_0_level_step : dbasins_0_level[row] + dbasins_0_level_step;
     if (c < width) {
         const auto cosine_2_v = load<2>(cosine_2 + row * width + c);
         const auto gauge_v = load<2>(gauge + row * width + c);
@@ -449,7 +446,7 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
 // Replaces Mul
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_period,
-    Global<const float> dbasins_0_period_terms, Aliased<const float> dbasins_0_period_before, Gradient gradient) {
+    Global<const float> dbasins_0_period_terms, Gradient gradient) {
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
@@ -457,7 +454,7 @@ THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_per
     Vec<float, 2> dbasins_0_period_terms_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) dbasins_0_period_terms_v[r] = load<2>(dbasins_0_period_terms + r * n + i);
-    const auto dbasins_0_period_before_v = load<2>(dbasins_0_period_before + i);
+    const auto dbasins_0_period_before_v = load<2>(dbasins_0_period + i);
     Vec<float, 2> dbasins_0_period_v;
     THUNDER_UNROLL
     for (int e = 0; e < 2; ++e) {

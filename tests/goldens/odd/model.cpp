@@ -64,25 +64,24 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // where chosen = logarithmᵀ * w_shore_slope > 0.5 ? logarithmᵀ * w_shore_slope : 1 / logarithmᵀ
     shore_forward(total, sine, logarithm, w_shore_slope, stream);
     // dtotal = exp(total - log_sum_exp) * scalars->dloss
-    // scalars->loss_sum = scalars->loss_sum + log_sum_exp
+    // scalars->loss_sum += log_sum_exp
     // where most = abs(max(total)) == inf ? 0 : max(total)
     // where log_sum_exp = log(sum(exp(total - most))) + most
-    loss_forward_backward(dtotal, &arenas_.scalars->loss_sum, total, &arenas_.scalars->dloss,
-        &arenas_.scalars->loss_sum, stream);
+    loss_forward_backward(dtotal, &arenas_.scalars->loss_sum, total, &arenas_.scalars->dloss, stream);
     // the 7 equations stand with the kernel
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded_2, dbasins_1_level_terms, dadded_part_2,
-        g_basins_1_period, dtotal, sine, logarithm, w_shore_slope, g_shore_slope, added_3, added, quotient, largest_2,
-        sigmoid, cosine, w_basins_1_period, g_basins_1_period, gradient, stream);
+        g_basins_1_period, dtotal, sine, logarithm, w_shore_slope, added_3, added, quotient, largest_2, sigmoid, cosine,
+        w_basins_1_period, gradient, stream);
     // g_basins_1_level += sum_columns(dbasins_1_level_terms)
-    basins_1_level_gradient(g_basins_1_level, dbasins_1_level_terms, g_basins_1_level, gradient, stream);
+    basins_1_level_gradient(g_basins_1_level, dbasins_1_level_terms, gradient, stream);
     // g_basins_0_level += sum_columns(-ddifference)
     // dbasins_0_period_terms = ddifference * cosine_2 * gauge
     // where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * quotient / largest_2)) /
     // total_2) + dadded_part_2) / largest * sigmoid_2
     basins_0_level_gradient(g_basins_0_level, dbasins_0_period_terms, dadded_2, quotient, largest_2, total_2, added,
-        dadded_part_2, largest, sigmoid_2, g_basins_0_level, cosine_2, gauge, gradient, stream);
+        dadded_part_2, largest, sigmoid_2, cosine_2, gauge, gradient, stream);
     // g_basins_0_period += sum_rows(dbasins_0_period_terms)
-    basins_0_period_gradient(g_basins_0_period, dbasins_0_period_terms, g_basins_0_period, gradient, stream);
+    basins_0_period_gradient(g_basins_0_period, dbasins_0_period_terms, gradient, stream);
 }
 
 void Model::update() {
