@@ -82,7 +82,7 @@ void embedding(benchmark::State& state) {
         embedding_backward({.dweight = weight.data(),
                             .dy = y.data(),
                             .ids = ids.data(),
-                            .gradient = state.range(0) != 0 ? Gradient::add : Gradient::overwrite,
+                            .mode = state.range(0) != 0 ? WriteMode::add : WriteMode::overwrite,
                             .rows = rows,
                             .entries = entries,
                             .width = width},

@@ -126,8 +126,7 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
         expressions[v] = names[v.index];
     }
     if (body.scratch_bytes > 0) out.push_back({BodyParameter::Kind::scratch, "std::byte* scratch", 0, nullptr});
-    if (reads_step(body, layout.module()))
-        out.push_back({BodyParameter::Kind::gradient, "Gradient gradient", 0, nullptr});
+    if (reads_step(body, layout.module())) out.push_back({BodyParameter::Kind::gradient, "WriteMode mode", 0, nullptr});
     out.push_back({BodyParameter::Kind::stream, "Stream& stream", 0, nullptr});
     return out;
 }

@@ -439,7 +439,7 @@ bool FunctionPrinter::overwrites(const Frame& frame, const Op& op) const {
 }
 
 std::string FunctionPrinter::gradient_text(const Frame& frame, const Op& op) const {
-    return overwrites(frame, op) ? "Gradient::overwrite" : "gradient";
+    return overwrites(frame, op) ? "WriteMode::overwrite" : "mode";
 }
 
 // "dW = ...", where what the formula adds up is overwritten.
@@ -503,7 +503,7 @@ void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op&
     std::vector<PassedArgument> inputs, outputs;
     const std::vector<bool> flags = gradient_flags(layout_.module(), frame.f, op);
     for (std::size_t o = 0; o < flags.size(); ++o)
-        inputs.push_back(flags[o] ? PassedArgument{"gradient"} : passed(op.operands[o]));
+        inputs.push_back(flags[o] ? PassedArgument{"mode"} : passed(op.operands[o]));
     for (Value v : op.results) outputs.push_back(passed(v));
     const auto texts = [](const std::vector<PassedArgument>& all) {
         std::vector<std::string> out;

@@ -52,7 +52,7 @@ bool only_chooses(const Function& kernel, Value v) {
 }  // namespace
 
 bool is_gradient_flag(const CallField& field) {
-    return field.kind == CallField::Kind::operand && field.name == "gradient";
+    return field.kind == CallField::Kind::operand && field.name == "mode";
 }
 
 std::vector<bool> gradient_flags(const Module& module, const Function& caller, const Op& fused) {

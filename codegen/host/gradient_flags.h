@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flag that says whether a step overwrites gradients or adds to them: in the text it is a Gradient, which the host
+// The flag that says whether a step overwrites gradients or adds to them: in the text it is a WriteMode, which the host
 // passes by value.
 #pragma once
 

@@ -148,9 +148,9 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     if (!is_new) return found->second;
     std::vector<std::string>& out = found->second;
     out.resize(function.values.size());
-    UsedNames used({"stream", "scratch", "gradient", "layer",   "w",        "g",         "saved", "arenas_",
-                    "arenas", "at",      "B",        "T",       "copy",     "fill_zero", "range", "Range",
-                    "offset", "layout",  "std",      "thunder", "Gradient", "Activation"});
+    UsedNames used({"stream", "scratch", "mode", "layer",   "w",         "g",         "saved", "arenas_",
+                    "arenas", "at",      "B",    "T",       "copy",      "fill_zero", "range", "Range",
+                    "offset", "layout",  "std",  "thunder", "WriteMode", "Activation"});
     for (const Symbol& s : symbols_.all()) used.add(s.name);
     // A value must not hide a function that the statements call.
     // In model.cpp there are streams as well. Blocks have the same names whatever the ranks do around them.

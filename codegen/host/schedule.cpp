@@ -188,7 +188,7 @@ std::string FunctionPrinter::flag_text(const Frame& frame, const Op& op) const {
     if (name.empty()) return "";
     if (name == "last_micro_step") return "micro_step.last";
     check(name == "first_micro_step", op.name + " depends on the flag " + name);
-    return "gradient == Gradient::overwrite";
+    return "mode == WriteMode::overwrite";
 }
 
 // "layer % 4 == 0": the layers for which the op is there; "" for all of them.

@@ -38,7 +38,7 @@ void for_each_value_in_text(const Function& f, const Op& op, const std::function
     const OpDef& def = op_def(op.name);
     if (def.call && !is_kernel_call(op)) {
         for (const CallField& field : def.call(op, f).fields) {
-            if (field.name == "gradient") continue;  // which the text says by a word
+            if (field.name == "mode") continue;  // which the text says by a word
             if (field.kind == CallField::Kind::operand && field.index < op.operands.size() && op.operands[field.index])
                 visit(op.operands[field.index]);
             if (field.kind == CallField::Kind::result) visit(op.results[field.index]);

@@ -80,7 +80,7 @@ void FunctionPrinter::units(SourceText& out) const {
 void FunctionPrinter::unit_call(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const {
     out.line(fmt::format("{}(arenas_, unit::{}, {}{}{});", op.name, identifier(op.attributes.string("name")),
                          frame.loop == nullptr ? "" : "layer, ",
-                         is_collective(op, Collective::reduce_scatter) ? "gradient, " : "", stream));
+                         is_collective(op, Collective::reduce_scatter) ? "mode, " : "", stream));
 }
 
 }  // namespace thunderc

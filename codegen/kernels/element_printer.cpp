@@ -44,7 +44,7 @@ UsedNames names_of_loops(const KernelDescription& kernel, const std::vector<std:
         {"stream",   "timed",    "row",    "rows",    "width",   "begin",        "end",           "c",
          "i",        "n",        "block",  "tile",    "tiles",   "first",        "last",          "column",
          "partial",  "c_first",  "c_last", "row_sum", "row_max", "parallel_for", "parallel_rows", "column_reduction",
-         "to_float", "vec_math", "std",    "thunder", "Stream",  "Gradient",     "Timed"});
+         "to_float", "vec_math", "std",    "thunder", "Stream",  "WriteMode",    "Timed"});
     for (const DTypeRow& row : all_dtypes())
         if (is_narrow(row.dtype)) used.add({fmt::format("to_{}", row.name), std::string(row.name)});
     // Loops over rows and over columns are numbered, a loop for each dimension at most, and one for what GPUs cut.
@@ -288,7 +288,7 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
         }
         case Kind::index: return index_text(n);
         case Kind::load:
-            if (is_flag(n)) return {inputs_[n.operand] + " == Gradient::overwrite", 1};
+            if (is_flag(n)) return {inputs_[n.operand] + " == WriteMode::overwrite", 1};
             return {load_text(k, scope), 4};
         case Kind::reduce: throw InternalError("a reduction is used before it is computed");
         case Kind::apply: break;

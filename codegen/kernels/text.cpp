@@ -23,7 +23,7 @@ KernelParameters kernel_parameters(const KernelDescription& kernel, UsedNames us
             out.inputs.push_back(out.outputs[*operand.same_as]);
             continue;
         }
-        out.inputs.push_back(used.unique(operand.is_flag ? "gradient" : operand.name));
+        out.inputs.push_back(used.unique(operand.is_flag ? "mode" : operand.name));
         const KernelArgument argument = {false, o, out.inputs.back(), operand.is_flag};
         (operand.is_flag ? flags : out.arguments).push_back(argument);
         if (!operand.is_flag)
@@ -31,7 +31,7 @@ KernelParameters kernel_parameters(const KernelDescription& kernel, UsedNames us
     }
     for (const KernelArgument& flag : flags) {
         out.arguments.push_back(flag);
-        out.declarations.push_back("Gradient " + flag.name);
+        out.declarations.push_back("WriteMode " + flag.name);
     }
     return out;
 }

@@ -22,7 +22,7 @@ struct KernelArgument {
     bool output = false;
     std::size_t index = 0;  // of the result or operand of the `fused` op
     std::string name;       // of the parameter
-    bool is_flag = false;   // a Gradient, not a pointer: KernelOperand::is_flag
+    bool is_flag = false;   // a WriteMode, not a pointer: KernelOperand::is_flag
 };
 
 struct PrintedKernel {

@@ -87,7 +87,7 @@ void print_model_class(SourceText& out, const ProgramLayout& layout) {
             "One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.");
         if (ranks) out.comment("In the last one of a step the gradients become the sums of all ranks'.");
         out.line(fmt::format("void forward_backward({});",
-                             ranks ? "thunder::MicroStep micro_step" : "thunder::Gradient gradient"));
+                             ranks ? "thunder::MicroStep micro_step" : "thunder::WriteMode mode"));
         out.comment("The norm of the gradients, clipping, and the optimizer's step.");
         out.line("void update();");
     } else {
@@ -177,7 +177,7 @@ std::string formula_convention() {
 std::string gradient_convention() {
     return "\"dx =\" says that a call overwrites a gradient, \"dx +=\" that it adds to it. Those of parameters are "
            "sums "
-           "over micro-steps: a call with Gradient::overwrite begins one, the others add to it.";
+           "over micro-steps: a call with WriteMode::overwrite begins one, the others add to it.";
 }
 
 std::string precision_convention(const ProgramLayout& layout) {
@@ -336,7 +336,7 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
                         ? gradient_convention()
                         : "\"dx =\" says that a call overwrites a gradient. Those of parameters are made whole, and "
                           "overwritten in each micro-step; reduce_scatter adds this rank's piece of them, summed over "
-                          "the ranks, to its sum over micro-steps, which the first one begins: Gradient::overwrite.");
+                          "the ranks, to its sum over micro-steps, which the first one begins: WriteMode::overwrite.");
     } else {
         out.comment(fmt::format("model.cpp: {} of {}, in one call.", module.main().name, options.model_name));
         out.comment(formula_convention());
@@ -362,8 +362,8 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
             out.open("void Model::forward_backward(MicroStep micro_step) {");
         else
             out.open(fmt::format("void Model::{}({}) {{", identifier(f.name),
-                                 step ? "[[maybe_unused]] Gradient gradient" : ""));
-        if (communication.any() && step) out.line("[[maybe_unused]] const Gradient gradient = micro_step.gradient;");
+                                 step ? "[[maybe_unused]] WriteMode mode" : ""));
+        if (communication.any() && step) out.line("[[maybe_unused]] const WriteMode mode = micro_step.mode;");
         out.line(
             fmt::format("[[maybe_unused]] Stream& stream = {};", communication.any() ? "streams_.compute" : "stream_"));
         for (std::size_t k : communication.streams_of(f))

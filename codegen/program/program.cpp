@@ -69,7 +69,7 @@ bool takes_flag(const KernelTable& kernels) {
 constexpr const char* formula_pieces =
     "// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' "
     "is "
-    "the\n// slope of silu. \"dw +=\" adds to what dw holds, or overwrites it as the Gradient says.\n";
+    "the\n// slope of silu. \"dw +=\" adds to what dw holds, or overwrites it as the WriteMode says.\n";
 
 std::string print_kernels_header(const KernelTable& kernels) {
     SourceText out;
@@ -86,7 +86,7 @@ std::string print_kernels_header(const KernelTable& kernels) {
     out.line("#include \"sizes.h\"");
     out.blank();
     for (DType dtype : narrow) out.line(fmt::format("using thunder::{};", name_of(dtype)));
-    if (takes_flag(kernels)) out.line("using thunder::Gradient;");
+    if (takes_flag(kernels)) out.line("using thunder::WriteMode;");
     out.line("using thunder::Stream;");
     for (const PrintedKernel& kernel : kernels.all()) {
         out.blank();

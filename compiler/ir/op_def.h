@@ -131,7 +131,7 @@ struct CallField {
         scalars,   // the StepScalars
     } kind = Kind::literal;
     std::size_t index = 0;  // of the operand or result; of the state: 0 for the first, 1 for the second
-    std::string literal;    // C++ text: "512", "true", "0.125F", "Gradient::add"
+    std::string literal;    // C++ text: "512", "true", "0.125F", "WriteMode::add"
     std::string
         stride_field;  // for operand and result: the field that takes the row stride where the placement is not dense
     std::size_t row_dims = 1;  // … how many leading dims are folded into rows by that stride

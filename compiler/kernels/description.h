@@ -25,7 +25,7 @@ inline constexpr std::size_t most_kernel_tensors = 128;
 struct KernelOperand {
     std::string name;  // of the argument or result in the kernel function
     Type type;
-    // Whether the step overwrites gradients, which the host knows: printed kernels take a Gradient in its place.
+    // Whether the step overwrites gradients, which the host knows: printed kernels take a WriteMode in its place.
     bool is_flag = false;
     // An output that lies in the same memory: printed kernels have one parameter for both, which they read and write.
     std::optional<std::size_t> same_as = {};

@@ -72,8 +72,8 @@ CallField literal_field(std::string name, std::string value) {
 void gradient_field(RuntimeCall& call, const Op& op, std::size_t before, std::size_t results) {
     if (!has_operand(op, before)) return;
     const std::size_t first = before + results;
-    call.fields.push_back(has_operand(op, first) ? operand_field("gradient", first)
-                                                 : literal_field("gradient", std::string("Gradient::add")));
+    call.fields.push_back(has_operand(op, first) ? operand_field("mode", first)
+                                                 : literal_field("mode", std::string("WriteMode::add")));
 }
 
 std::string float_literal(double value) {

@@ -34,7 +34,7 @@ CallField result_field(std::string name, std::size_t index, std::string stride_f
 CallField literal_field(std::string name, std::int64_t value);
 CallField literal_field(std::string name, std::string value);
 // Whether the call overwrites a gradient or adds to it, where operands `before` … (results many) and then perhaps
-// `first` are there: Gradient::add, or the operand `first`, which the generated program passes as a Gradient.
+// `first` are there: WriteMode::add, or the operand `first`, which the generated program passes as a WriteMode.
 void gradient_field(RuntimeCall& call, const Op& op, std::size_t before, std::size_t results);
 std::string float_literal(double value);  // "0.125F"
 

@@ -48,7 +48,7 @@ struct ReduceScatter {
     Output shard{};  // (elements)
     Input unit{};    // (ranks of the group, elements)
     std::int64_t elements = 0;
-    Gradient gradient = Gradient::overwrite;
+    WriteMode mode = WriteMode::overwrite;
     Group group = Group::shard;
     const char* what = "";
     int layer = -1;

@@ -14,7 +14,7 @@ namespace thunder {
 namespace rank_sum {
 
 template <typename To, typename From>
-void sum(To* to, std::span<const Input> parts, std::int64_t elements, Gradient gradient) {
+void sum(To* to, std::span<const Input> parts, std::int64_t elements, WriteMode mode) {
     // Pieces that stay in a core's cache while the parts are added one after the other.
     constexpr std::int64_t piece = 4096;
     float total[piece];
@@ -27,7 +27,7 @@ void sum(To* to, std::span<const Input> parts, std::int64_t elements, Gradient g
             for (std::int64_t i = 0; i < n; ++i) total[i] += to_float(next[i]);
         }
         To* out = to + begin;
-        if (gradient == Gradient::add) {
+        if (mode == WriteMode::add) {
             for (std::int64_t i = 0; i < n; ++i) out[i] = narrowed<To>(to_float(out[i]) + total[i]);
         } else {
             for (std::int64_t i = 0; i < n; ++i) out[i] = narrowed<To>(total[i]);
@@ -39,11 +39,10 @@ void sum(To* to, std::span<const Input> parts, std::int64_t elements, Gradient g
 
 // to = parts[0] + parts[1] + ..., or to += that; the parts are of one type of floating point, and so is `to`. It may be
 // one of the parts.
-inline void sum_in_rank_order(const Output& to, std::span<const Input> parts, std::int64_t elements,
-                              Gradient gradient) {
+inline void sum_in_rank_order(const Output& to, std::span<const Input> parts, std::int64_t elements, WriteMode mode) {
     with_float(to.dtype, [&]<typename To>(To*) {
         with_float(parts[0].dtype, [&]<typename From>(From*) {
-            rank_sum::sum<To, From>(static_cast<To*>(to.data), parts, elements, gradient);
+            rank_sum::sum<To, From>(static_cast<To*>(to.data), parts, elements, mode);
         });
     });
 }

@@ -58,19 +58,18 @@ inline void all_gather(const Arenas& arenas, const Unit& unit, Stream& stream) {
     all_gather(arenas, unit, -1, stream);
 }
 
-inline void reduce_scatter(const Arenas& arenas, const Unit& unit, std::int64_t layer, Gradient gradient,
-                           Stream& stream) {
+inline void reduce_scatter(const Arenas& arenas, const Unit& unit, std::int64_t layer, WriteMode mode, Stream& stream) {
     reduce_scatter({.shard = unit.shard.output(arenas, layer),
                     .unit = unit.whole.input(arenas, layer),
                     .elements = unit.elements,
-                    .gradient = gradient,
+                    .mode = mode,
                     .group = unit.group,
                     .what = unit.what,
                     .layer = static_cast<int>(layer)},
                    stream);
 }
-inline void reduce_scatter(const Arenas& arenas, const Unit& unit, Gradient gradient, Stream& stream) {
-    reduce_scatter(arenas, unit, -1, gradient, stream);
+inline void reduce_scatter(const Arenas& arenas, const Unit& unit, WriteMode mode, Stream& stream) {
+    reduce_scatter(arenas, unit, -1, mode, stream);
 }
 
 // Of what each rank of the group has the same shard of.

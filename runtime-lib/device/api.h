@@ -46,7 +46,7 @@ struct LinearBackwardInput {
     Output dx{};     // (rows, in): dx = dy W, or dx += dy W
     Input dy{};      // (rows, out)
     Input weight{};  // (out, in)
-    Gradient gradient = Gradient::overwrite;
+    WriteMode mode = WriteMode::overwrite;
     Input residual{};  // (rows, in), added to the product; may be the same memory as dx
     std::int64_t rows = 0, in = 0, out = 0;
     std::int64_t ld_dx = 0, ld_dy = 0, ld_residual = 0;
@@ -54,11 +54,11 @@ struct LinearBackwardInput {
 void linear_backward_input(const LinearBackwardInput& call, Stream& stream);
 
 struct LinearBackwardWeight {
-    Output dweight{};                         // (out, in): dyᵀ x
-    Output dbias{};                           // (out): column sums of dy
-    Input dy{};                               // (rows, out)
-    Input x{};                                // (rows, in)
-    Gradient gradient = Gradient::overwrite;  // for dweight and dbias alike
+    Output dweight{};                       // (out, in): dyᵀ x
+    Output dbias{};                         // (out): column sums of dy
+    Input dy{};                             // (rows, out)
+    Input x{};                              // (rows, in)
+    WriteMode mode = WriteMode::overwrite;  // for dweight and dbias alike
     std::int64_t rows = 0, in = 0, out = 0;
     std::int64_t ld_dy = 0, ld_x = 0;
 };
@@ -72,7 +72,7 @@ struct Matmul {
     Input a{};   // (batch, m, k), or (batch, k, m) where transpose_a
     Input b{};   // (batch, k, n), or (batch, n, k) where transpose_b
     bool transpose_a = false, transpose_b = false;
-    Gradient gradient = Gradient::overwrite;
+    WriteMode mode = WriteMode::overwrite;
     std::int64_t batch = 1, m = 0, n = 0, k = 0;
     std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;  // elements between matrices of the batch
 };
@@ -121,10 +121,10 @@ void embedding_forward(const EmbeddingForward& call, Stream& stream);
 
 // dweight[id] is the sum over the rows with that id, in row order: the same bits at any thread count.
 struct EmbeddingBackward {
-    Output dweight{};                         // (entries, width)
-    Input dy{};                               // (rows, width)
-    Input ids{};                              // (rows)
-    Gradient gradient = Gradient::overwrite;  // overwrite: rows that no id names become 0
+    Output dweight{};                       // (entries, width)
+    Input dy{};                             // (rows, width)
+    Input ids{};                            // (rows)
+    WriteMode mode = WriteMode::overwrite;  // overwrite: rows that no id names become 0
     std::int64_t rows = 0, entries = 0, width = 0;
 };
 void embedding_backward(const EmbeddingBackward& call, Stream& stream);

@@ -88,7 +88,7 @@ std::string describe(const LinearBackwardInput& c) {
         .text();
 }
 Cost cost_of(const LinearBackwardInput& c) {
-    return {bytes(c.dx, c.rows * c.in, c.gradient == Gradient::add ? 2 : 1) + bytes(c.dy, c.rows * c.out) +
+    return {bytes(c.dx, c.rows * c.in, c.mode == WriteMode::add ? 2 : 1) + bytes(c.dy, c.rows * c.out) +
                 bytes(c.weight, c.out * c.in) + bytes(c.residual, c.rows * c.in),
             product_flops(c.rows, c.out, c.in), arithmetic(c.dy)};
 }
@@ -102,7 +102,7 @@ std::string describe(const LinearBackwardWeight& c) {
         .text();
 }
 Cost cost_of(const LinearBackwardWeight& c) {
-    return {bytes(c.dweight, c.out * c.in, c.gradient == Gradient::add ? 2 : 1) + bytes(c.dy, c.rows * c.out) +
+    return {bytes(c.dweight, c.out * c.in, c.mode == WriteMode::add ? 2 : 1) + bytes(c.dy, c.rows * c.out) +
                 bytes(c.x, c.rows * c.in),
             c.dweight ? product_flops(c.rows, c.out, c.in) : 0, arithmetic(c.dy)};
 }
@@ -170,7 +170,7 @@ std::string describe(const EmbeddingBackward& c) {
         .text();
 }
 Cost cost_of(const EmbeddingBackward& c) {
-    const std::int64_t written = c.gradient == Gradient::overwrite ? c.entries : 2 * c.rows;
+    const std::int64_t written = c.mode == WriteMode::overwrite ? c.entries : 2 * c.rows;
     return {bytes(c.dweight, written * c.width) + bytes(c.dy, c.rows * c.width)};
 }
 

@@ -7,8 +7,9 @@
 
 namespace thunder {
 
-// Whether a call overwrites a gradient or adds to it.
-enum class Gradient : std::uint8_t { overwrite, add };
+// Whether a call overwrites a gradient, as the first micro-step of a step does, or adds to it: the beta of BLAS, 0
+// or 1.
+enum class WriteMode : std::uint8_t { overwrite, add };
 
 // A bfloat16 as it lies in memory: the upper half of an IEEE binary32. Arithmetic happens in f32.
 struct bf16 {  // NOLINT(readability-identifier-naming): a scalar type, named like int

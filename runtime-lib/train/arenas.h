@@ -37,15 +37,15 @@ struct Streams {
 
 // What a model is told of a micro-step.
 struct MicroStep {
-    Gradient gradient;  // gradients are overwritten, as in the first, or added to
-    bool last;          // of its step: ranks that add their gradients up once a step do it in this one
+    WriteMode mode;  // gradients are overwritten, as in the first, or added to
+    bool last;       // of its step: ranks that add their gradients up once a step do it in this one
 
     // The kinds that there are, by which a captured one is found again.
     static constexpr std::size_t kinds = 4;
-    std::size_t kind() const { return 2 * static_cast<std::size_t>(gradient) + (last ? 1 : 0); }
+    std::size_t kind() const { return 2 * static_cast<std::size_t>(mode) + (last ? 1 : 0); }
 
     // NOLINTNEXTLINE(google-explicit-constructor): on one rank the last one is as the others
-    operator Gradient() const { return gradient; }
+    operator WriteMode() const { return mode; }
 };
 
 }  // namespace thunder

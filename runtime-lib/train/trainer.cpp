@@ -447,7 +447,7 @@ std::int64_t Trainer::micro_steps() const {
     return state_->cut.micro_steps;
 }
 MicroStep Trainer::micro_step(std::int64_t micro_step) const {
-    return {micro_step == 0 ? Gradient::overwrite : Gradient::add, micro_step + 1 == state_->cut.micro_steps};
+    return {micro_step == 0 ? WriteMode::overwrite : WriteMode::add, micro_step + 1 == state_->cut.micro_steps};
 }
 
 bool Trainer::begin_step() {

@@ -47,7 +47,7 @@ TEST(KernelTable, HasOneKernelForOneText) {
     EXPECT_EQ(all[1].formula, std::vector<std::string>{"q = log(p)"});
 }
 
-// What says whether gradients are overwritten is the step's flag, or true: a Gradient. A model's own bool is a tensor,
+// What says whether gradients are overwritten is the step's flag, or true: a WriteMode. A model's own bool is a tensor,
 // and so is a flag that is computed with.
 TEST(KernelTable, TakesTheStepsFlagByValue) {
     const Module module = parse_module(R"(module "m" values
@@ -78,7 +78,7 @@ func @computes(%before: f32[8], %flag: bool[], %d: f32[8]) -> (%after) kind "ker
     for (const Op& op : module.main().ops)
         if (op.name == "fused") declared.push_back(table.use(module.main(), op).declaration);
     const std::string by_value =
-        "void add_up(float* after, const float* before, const float* d, Gradient gradient, Stream& stream);\n";
+        "void add_up(float* after, const float* before, const float* d, WriteMode mode, Stream& stream);\n";
     const std::string by_place =
         "(float* after, const float* before, const bool* flag, const float* d, Stream& stream);\n";
     ASSERT_EQ(declared.size(), 5U);
@@ -89,11 +89,11 @@ func @computes(%before: f32[8], %flag: bool[], %d: f32[8]) -> (%after) kind "ker
     EXPECT_EQ(declared[4], "void computes" + by_place);
     const std::vector<PrintedKernel> all = table.all();
     ASSERT_EQ(all.size(), 3U);
-    EXPECT_NE(all[0].definition.find("const bool overwrite = gradient == Gradient::overwrite;"), std::string::npos)
+    EXPECT_NE(all[0].definition.find("const bool overwrite = mode == WriteMode::overwrite;"), std::string::npos)
         << all[0].definition;
     EXPECT_EQ(all[0].formula, std::vector<std::string>{"after += d"});
     const std::string launcher = table.all_cuda({})[0].launcher;
-    EXPECT_NE(launcher.find("before, d, gradient);"), std::string::npos) << launcher;
+    EXPECT_NE(launcher.find("before, d, mode);"), std::string::npos) << launcher;
 }
 
 // What goes on in its place is one parameter that is read and written; elsewhere, or under another name, it is two.
@@ -132,8 +132,8 @@ func @scale(%p: f32[8], %q: f32[8]) -> (%r) kind "kernel:pointwise" {
     use(3, {"d", "g.w"}, "d");
     EXPECT_EQ(declared,
               (std::vector<std::string>{
-                  "void add_up(float* dw_sum, const float* dw, Gradient gradient, Stream& stream);\n",
-                  "void add_up_2(float* dw_after, const float* dw_before, const float* dw, Gradient gradient, "
+                  "void add_up(float* dw_sum, const float* dw, WriteMode mode, Stream& stream);\n",
+                  "void add_up_2(float* dw_after, const float* dw_before, const float* dw, WriteMode mode, "
                   "Stream& stream);\n",
                   "void sum_up(float* loss_sum, const float* d, Stream& stream);\n",
                   "void scale(float* r, const float* p, const float* q, Stream& stream);\n"}));
@@ -145,7 +145,7 @@ func @scale(%p: f32[8], %q: f32[8]) -> (%r) kind "kernel:pointwise" {
         << all[0].definition;
     EXPECT_NE(all[2].definition.find("loss_sum[0] = loss_sum_before + sum;"), std::string::npos) << all[2].definition;
     const std::vector<PrintedCudaKernel> cuda = table.all_cuda({});
-    EXPECT_NE(cuda[0].launcher.find(", dw_sum, dw, gradient);"), std::string::npos) << cuda[0].launcher;
+    EXPECT_NE(cuda[0].launcher.find(", dw_sum, dw, mode);"), std::string::npos) << cuda[0].launcher;
     EXPECT_NE(cuda[0].device.find("Aliased<float> dw_sum, "), std::string::npos) << cuda[0].device;
 }
 

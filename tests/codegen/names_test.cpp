@@ -116,11 +116,11 @@ TEST_F(Names, OfAllKindsCompile) {
         "rint", "round", "select", "signal", "sin", "size_t", "sqrt", "std", "tanh", "thunder", "time", "uint8_t",
         "write", "y0", "y1", "yn",
         // what generated text itself calls something
-        "Activation", "Gradient", "Loss", "Model", "PROGRAM", "Range", "Stream", "Timed", "arenas", "at", "begin",
-        "blocks", "c", "column", "copy", "end", "fill_zero", "first", "gradient", "i", "i0", "kernels", "last", "layer",
+        "Activation", "WriteMode", "Loss", "Model", "PROGRAM", "Range", "Stream", "Timed", "arenas", "at", "begin",
+        "blocks", "c", "column", "copy", "end", "fill_zero", "first", "i", "i0", "kernels", "last", "layer", "mode",
         "layout", "math", "n", "offset", "parallel_for", "parallel_rows", "partial", "partial_rows", "range",
         "reference", "row", "rows", "row_sum", "saved", "scalars", "scratch", "sizes", "stream", "sum", "timed",
-        "to_float", "vec_math", "w", "width", "x_row",
+        "to_float", "vec_math", "w", "width", "x_column", "x_of_row", "x_row",
         // sizes
         "B", "C", "H", "HS", "KVH", "L", "NH", "T", "V"};
     // Every small one of the macros and some of the others.

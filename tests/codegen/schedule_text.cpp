@@ -263,7 +263,7 @@ class Reader {
             // reduce_scatter.
             std::string layer = u[2];
             if (m[1] == "reduce_scatter") {
-                const std::size_t comma = layer.rfind("gradient");
+                const std::size_t comma = layer.rfind("mode");
                 if (comma == std::string::npos) fail("a sum that neither overwrites nor adds: " + fields);
                 layer = layer.substr(0, comma);
                 layer = layer.substr(0, layer.rfind(','));
@@ -300,9 +300,8 @@ class Reader {
 
 std::vector<ScheduleStep> read_schedule(const std::string& text, const std::string& constants,
                                         const std::string& function, bool first_micro_step, bool last_micro_step) {
-    Variables variables = {{"micro_step.last", last_micro_step ? 1 : 0},
-                           {"gradient", first_micro_step ? 1 : 0},
-                           {"Gradient::overwrite", 1}};
+    Variables variables = {
+        {"micro_step.last", last_micro_step ? 1 : 0}, {"mode", first_micro_step ? 1 : 0}, {"WriteMode::overwrite", 1}};
     // Sizes, and of the function where things lie: "a = 1, a_stride = 2;".
     static const std::regex line(R"(constexpr std::int64_t ([^;]*);)"), number(R"((\w+) = (\d+))");
     std::string scope;

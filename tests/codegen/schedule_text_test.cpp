@@ -175,10 +175,10 @@ void Model::step(MicroStep micro_step) {
         if (layer >= 2)
             stream.wait(free_);
     }
-    if (micro_step.last && gradient == Gradient::overwrite) {
+    if (micro_step.last && mode == WriteMode::overwrite) {
         stream.record(ready_);
         reduce.wait(ready_);
-        reduce_scatter(arenas_, unit::v, gradient, reduce);
+        reduce_scatter(arenas_, unit::v, mode, reduce);
     }
 })";
     EXPECT_EQ(to_string(read_schedule(text, header, "step", true, true)),

@@ -159,7 +159,7 @@ TEST_F(Bundled, SumsOfColumns) {
         const std::vector<float> x = random(rows * ld), before = random(columns);
         for (const bool add : {false, true}) {
             Buffer<float> in("x", x), sums("sums", before);
-            column_sums(sums.data(), in.data(), rows, columns, ld, add ? Gradient::add : Gradient::overwrite, stream);
+            column_sums(sums.data(), in.data(), rows, columns, ld, add ? WriteMode::add : WriteMode::overwrite, stream);
             std::vector<double> expected(static_cast<std::size_t>(columns));
             for (std::int64_t j = 0; j < columns; ++j) {
                 auto& sum = expected[static_cast<std::size_t>(j)];
@@ -275,7 +275,7 @@ TEST_F(Bundled, EmbeddingGradientsAreSumsInAnOrderThatTheIdsGive) {
             embedding_backward({.dweight = dweight.data(),
                                 .dy = gradient.data(),
                                 .ids = index.data(),
-                                .gradient = add ? Gradient::add : Gradient::overwrite,
+                                .mode = add ? WriteMode::add : WriteMode::overwrite,
                                 .rows = rows,
                                 .entries = entries,
                                 .width = width},
@@ -345,7 +345,7 @@ void check_reference_product(const std::vector<float>& numbers, bool ta, bool tb
                       .b = b_there.data(),
                       .transpose_a = ta,
                       .transpose_b = tb,
-                      .gradient = add ? Gradient::add : Gradient::overwrite,
+                      .mode = add ? WriteMode::add : WriteMode::overwrite,
                       .batch = batch,
                       .m = m,
                       .n = n,

@@ -20,8 +20,8 @@ struct AnyPointer {
     operator T*() const {  // NOLINT(google-explicit-constructor)
         return static_cast<T*>(data);
     }
-    operator thunder::Gradient() const {  // NOLINT(google-explicit-constructor): of a flag
-        return *static_cast<const bool*>(data) ? thunder::Gradient::overwrite : thunder::Gradient::add;
+    operator thunder::WriteMode() const {  // NOLINT(google-explicit-constructor): of a flag
+        return *static_cast<const bool*>(data) ? thunder::WriteMode::overwrite : thunder::WriteMode::add;
     }
 };
 inline AnyPointer to(void* data) {

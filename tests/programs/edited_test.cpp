@@ -52,7 +52,7 @@ TEST(EditedProgram, ItsTestsSayWhichJudgementFailed) {
 
     // a gradient that each micro-batch writes anew, where it should add to what the one before left
     std::string last_alone = text;
-    const std::string adds = ".gradient = gradient,";
+    const std::string adds = ".mode = mode,";
     const std::size_t head = text.find("linear_backward_weight({.dweight = g_lm_head"), sum = text.find(adds, head);
     ASSERT_LT(sum, text.find("stream);", head));
     last_alone.erase(sum, adds.size());

@@ -157,7 +157,7 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& unnamed, const Kern
         };
         for (const KernelArgument& a : parameters.arguments) {
             if (a.is_flag)
-                add("Gradient", a.name);
+                add("WriteMode", a.name);
             else if (a.output)
                 add_pointer(scalar_type(operands.output_types[a.index]), a.name, output_over.contains(a.index));
             else

@@ -123,7 +123,7 @@ void all_reduce_few(const Output& buffer, std::int64_t elements, const MpiGroup&
                              group.comm, &request),
               "MPI_Iallgather");
     wait_for(request);
-    sum_in_rank_order(buffer, received.parts(group.size, elements), elements, Gradient::overwrite);
+    sum_in_rank_order(buffer, received.parts(group.size, elements), elements, WriteMode::overwrite);
 }
 
 // A part of a buffer: each rank adds a range of it, which all get.
@@ -151,7 +151,7 @@ void all_reduce_part(const Output& buffer, std::int64_t elements, const MpiGroup
     wait_for(request);
     if (counts[me] > 0)
         sum_in_rank_order(at(buffer, begins[me]), received.parts(group.size, counts[me]), counts[me],
-                          Gradient::overwrite);
+                          WriteMode::overwrite);
     check_mpi(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer.data, counts.data(), begins.data(), type,
                               group.comm, &request),
               "MPI_Iallgatherv");
@@ -194,7 +194,7 @@ void reduce_scatter(const ReduceScatter& call, const MpiGroup& group) {
                                 static_cast<int>(n), type_of(dtype), group.comm, &request),
                   "MPI_Ialltoall");
         wait_for(request);
-        sum_in_rank_order(at(call.shard, begin), received.parts(group.size, n), n, call.gradient);
+        sum_in_rank_order(at(call.shard, begin), received.parts(group.size, n), n, call.mode);
     }
 }
 

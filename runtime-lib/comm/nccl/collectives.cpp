@@ -127,7 +127,7 @@ void reduce_scatter(const ReduceScatter& call, Stream& stream) {
     issued(stream, {"reduce-scatter", call.what, call.layer,
                     bytes_of(n, call.unit.dtype) * static_cast<std::uint64_t>(group.size - 1)});
     const bool narrow_unit = is_narrow(call.unit.dtype), narrow_shard = is_narrow(call.shard.dtype);
-    const bool adds = call.gradient == Gradient::add;
+    const bool adds = call.mode == WriteMode::add;
     if (!narrow_unit && !narrow_shard && !adds)
         return add_and_scatter(static_cast<float*>(call.shard.data), static_cast<const float*>(call.unit.data), n,
                                group, stream);

@@ -18,7 +18,7 @@ void all_gather(const AllGather& call, Stream&) {
 }
 
 void reduce_scatter(const ReduceScatter& call, Stream&) {
-    sum_in_rank_order(call.shard, {&call.unit, 1}, call.elements, call.gradient);
+    sum_in_rank_order(call.shard, {&call.unit, 1}, call.elements, call.mode);
 }
 
 void sharded_norm(const ShardedNorm& call, Stream& stream) {

@@ -97,7 +97,7 @@ void embedding_forward(const EmbeddingForward& call, Stream& stream) {
 void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
     const Timed timed = timed_call("embedding_backward", call, stream);
     check_types(call);
-    if (call.gradient == Gradient::overwrite) {
+    if (call.mode == WriteMode::overwrite) {
         const auto elements = static_cast<std::size_t>(call.entries * call.width);
         fill_zero(call.dweight.data, elements * size_of(call.dweight.dtype), stream);
     }

@@ -295,7 +295,7 @@ void linear_backward_input(const LinearBackwardInput& call, Stream& stream) {
     Product product{.c = call.dx,
                     .a = call.dy,
                     .b = call.weight,
-                    .accumulate = call.gradient == Gradient::add,
+                    .accumulate = call.mode == WriteMode::add,
                     .residual = call.residual,
                     .m = call.rows,
                     .n = call.in,
@@ -318,7 +318,7 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
     const Timed timed = timed_call("linear_backward_weight", call, stream);
     if (call.out <= 0) return;
     check_types(call);
-    const bool add = call.gradient == Gradient::add;
+    const bool add = call.mode == WriteMode::add;
     const std::int64_t ld_dy = or_dense(call.ld_dy, call.out);
     if (call.dweight && call.in > 0) {
         run({.c = call.dweight,
@@ -367,7 +367,7 @@ void matmul(const Matmul& call, Stream& stream) {
          .b = call.b,
          .transpose_a = call.transpose_a,
          .transpose_b = call.transpose_b,
-         .accumulate = call.gradient == Gradient::add,
+         .accumulate = call.mode == WriteMode::add,
          .batch = call.batch,
          .m = call.m,
          .n = call.n,

@@ -4,7 +4,7 @@
 // A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. Those of parameters are sums over
-// micro-steps: a call with Gradient::overwrite begins one, the others add to it.
+// micro-steps: a call with WriteMode::overwrite begins one, the others add to it.
 #include "kernels.h"
 #include "model.h"
 
@@ -64,7 +64,7 @@ void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const f
 // LlamaDecoderLayer: model.layers.{0..1}
 void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const float* dy /* (B,T,C) */,
     const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g, std::byte* scratch,
-    Gradient gradient, Stream& stream) {
+    WriteMode mode, Stream& stream) {
     const Range range("decoder_layer_backward");  // as a GPU's profilers show it
     namespace offset = layout::decoder_layer_backward;
 
@@ -99,7 +99,7 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     //   where dgate_up_proj = dgate, dup
     swiglu_backward(swiglu, dgate_up_proj, saved.gate_up_proj, dswiglu, stream);
     // mlp.down_proj: dW += dyᵀ x
-    linear_backward_weight({.dweight = g.down_proj, .dy = dy, .x = swiglu, .gradient = gradient, .rows = B * T, .in = H,
+    linear_backward_weight({.dweight = g.down_proj, .dy = dy, .x = swiglu, .mode = mode, .rows = B * T, .in = H,
         .out = C}, stream);
     // mlp.{gate,up}_proj: dx = dy W
     linear_backward_input({.dx = dpost_attention_layernorm, .dy = dgate_up_proj, .weight = w.gate_proj, .rows = B * T,
@@ -111,16 +111,15 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     //   where normed = x * rstd
     //   where dnormed = dy * weight
     rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm, saved.residual,
-        saved.post_attention_layernorm_rstd, w.post_attention_layernorm, dpost_attention_layernorm, dy, gradient,
-        stream);
+        saved.post_attention_layernorm_rstd, w.post_attention_layernorm, dpost_attention_layernorm, dy, mode, stream);
     // mlp.{gate,up}_proj: dW += dyᵀ x
-    linear_backward_weight({.dweight = g.gate_proj, .dy = dgate_up_proj, .x = post_attention_layernorm,
-        .gradient = gradient, .rows = B * T, .in = C, .out = 2 * H}, stream);
+    linear_backward_weight({.dweight = g.gate_proj, .dy = dgate_up_proj, .x = post_attention_layernorm, .mode = mode,
+        .rows = B * T, .in = C, .out = 2 * H}, stream);
     // self_attn.o_proj: dx = dy W
     linear_backward_input({.dx = dsdpa, .dy = dresidual, .weight = w.o_proj, .rows = B * T, .in = NH * HS, .out = C},
         stream);
     // self_attn.o_proj: dW += dyᵀ x
-    linear_backward_weight({.dweight = g.o_proj, .dy = dresidual, .x = saved.sdpa, .gradient = gradient, .rows = B * T,
+    linear_backward_weight({.dweight = g.o_proj, .dy = dresidual, .x = saved.sdpa, .mode = mode, .rows = B * T,
         .in = NH * HS, .out = C}, stream);
     // self_attn, recomputed:
     //   q1 = q_proj1 * cos1 - q_proj2 * sin1
@@ -150,8 +149,8 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     //   where normed = saved.x * saved.input_layernorm_rstd
     //   where dnormed = dinput_layernorm * w.input_layernorm
     rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.x, saved.input_layernorm_rstd,
-        w.input_layernorm, dinput_layernorm, dresidual, gradient, stream);
+        w.input_layernorm, dinput_layernorm, dresidual, mode, stream);
     // self_attn.{q,k,v}_proj: dW += dyᵀ x
-    linear_backward_weight({.dweight = g.q_proj, .dy = dqkv_proj, .x = input_layernorm, .gradient = gradient,
-        .rows = B * T, .in = C, .out = (NH + 2 * KVH) * HS}, stream);
+    linear_backward_weight({.dweight = g.q_proj, .dy = dqkv_proj, .x = input_layernorm, .mode = mode, .rows = B * T,
+        .in = C, .out = (NH + 2 * KVH) * HS}, stream);
 }

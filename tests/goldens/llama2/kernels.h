@@ -7,13 +7,13 @@
 #include "device/types.h"
 #include "sizes.h"
 
-using thunder::Gradient;
+using thunder::WriteMode;
 using thunder::Stream;
 
 void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream);
 
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
-    const float* rstd, Gradient gradient, Stream& stream);
+    const float* rstd, WriteMode mode, Stream& stream);
 
 void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream);
 
@@ -26,7 +26,7 @@ void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream);
 void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream);
 
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
-    const float* dy, const float* dresidual_in, Gradient gradient, Stream& stream);
+    const float* dy, const float* dresidual_in, WriteMode mode, Stream& stream);
 
 void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
     const float* dv_proj, Stream& stream);

@@ -1,6 +1,6 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -50,10 +50,10 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
 //   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
-    const float* rstd, Gradient gradient, Stream& stream) {
+    const float* rstd, WriteMode mode, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 3329, .flops = 2864}, stream);
     constexpr std::int64_t rows = B * T, width = C;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(
         rows, width, stream,
         [&](std::int64_t begin, std::int64_t end, float* partial) {
@@ -225,10 +225,10 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
-    const float* dy, const float* dresidual_in, Gradient gradient, Stream& stream) {
+    const float* dy, const float* dresidual_in, WriteMode mode, Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 5377, .flops = 3376}, stream);
     constexpr std::int64_t rows = B * T, width = C;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(
         rows, width, stream,
         [&](std::int64_t begin, std::int64_t end, float* partial) {

@@ -8,13 +8,13 @@
 #include "sizes.h"
 
 using thunder::bf16;
-using thunder::Gradient;
+using thunder::WriteMode;
 using thunder::Stream;
 
 void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream);
 
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
-    Gradient gradient, Stream& stream);
+    WriteMode mode, Stream& stream);
 
 void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream);
 
@@ -27,7 +27,7 @@ void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream);
 void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& stream);
 
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
-    const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, Gradient gradient, Stream& stream);
+    const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, WriteMode mode, Stream& stream);
 
 void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
     const bf16* dv_proj, Stream& stream);

@@ -1,6 +1,6 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -52,10 +52,10 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, 
 //   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
-    Gradient gradient, Stream& stream) {
+    WriteMode mode, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 1793, .flops = 4144}, stream);
     constexpr std::int64_t rows = B * T, width = C;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(
         rows, width, stream,
         [&](std::int64_t begin, std::int64_t end, float* partial) {
@@ -229,10 +229,10 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
-    const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, Gradient gradient, Stream& stream) {
+    const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, WriteMode mode, Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 2817, .flops = 5168}, stream);
     constexpr std::int64_t rows = B * T, width = C;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(
         rows, width, stream,
         [&](std::int64_t begin, std::int64_t end, float* partial) {

@@ -13,11 +13,11 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, 
 }
 
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
-    Gradient gradient, Stream& stream) {
+    WriteMode mode, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 1793, .flops = 4144}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward", rms_norm_backward_kernel, 1, 256, stream, dx, dy, weight, x, rstd, partials);
-    launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, gradient, partials);
+    launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, mode, partials);
 }
 
 void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
@@ -46,12 +46,12 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 }
 
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
-    const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, Gradient gradient, Stream& stream) {
+    const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, WriteMode mode, Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 2817, .flops = 5168}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward_add", rms_norm_backward_add_kernel, 1, 256, stream, post_attention_layernorm, dresidual,
         x, rstd, weight, dy, dy_2, partials);
-    launch("rms_norm_backward_add", rms_norm_backward_add_finish, 1, 256, stream, dweight, gradient, partials);
+    launch("rms_norm_backward_add", rms_norm_backward_add_finish, 1, 256, stream, dweight, mode, partials);
 }
 
 void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,

@@ -1,7 +1,7 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
 // fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -117,7 +117,7 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf1
 }
 
 // Finishes the sums.
-THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, Gradient gradient, Global<const float> partials) {
+THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, WriteMode mode, Global<const float> partials) {
     constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
@@ -130,7 +130,7 @@ THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, Gradient gr
     if (warp() != 0 || p >= sums) return;
     THUNDER_UNROLL
     for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     dweight[p] = overwrite ? sum : dweight[p] + sum;
 }
 
@@ -382,8 +382,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_la
 }
 
 // Finishes the sums.
-THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Gradient gradient,
-    Global<const float> partials) {
+THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, WriteMode mode, Global<const float> partials) {
     constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
@@ -396,7 +395,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Gradien
     if (warp() != 0 || p >= sums) return;
     THUNDER_UNROLL
     for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     dweight[p] = overwrite ? sum : dweight[p] + sum;
 }
 

@@ -2,7 +2,7 @@
 // A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. Those of parameters are sums over
-// micro-steps: a call with Gradient::overwrite begins one, the others add to it.
+// micro-steps: a call with WriteMode::overwrite begins one, the others add to it.
 #include "model.h"
 
 #include "kernels.h"             // the kernels generated for this model
@@ -12,7 +12,7 @@
 
 using namespace thunder;
 
-void Model::forward_backward([[maybe_unused]] Gradient gradient) {
+void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     [[maybe_unused]] Stream& stream = stream_;
     const Range range("forward_backward");  // as a GPU's profilers show it
     // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
@@ -78,14 +78,14 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     linear_backward_input({.dx = dnorm, .dy = dlm_head, .weight = w16_lm_head, .rows = B * T, .in = C, .out = V},
         stream);
     // lm_head: dW += dyᵀ x
-    linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = gradient, .rows = B * T,
-        .in = C, .out = V}, stream);
+    linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .mode = mode, .rows = B * T, .in = C,
+        .out = V}, stream);
     // model.norm:
     //   dresidual = rstd * (dnormed - normed * mean_C(dnormed * normed))
     //   g_norm += sum_{B,T}(dnorm * normed)
     //   where dnormed = dnorm * w_norm
     //   where normed = residual * rstd
-    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, gradient, stream);
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, mode, stream);
 
     // dy (B,T,C), in two slots by turns: slot 0 is dresidual, slot L dembed_tokens
     const auto dy_slot = [this](std::int64_t slot) {
@@ -94,13 +94,13 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     for (std::int64_t layer = L - 1; layer >= 0; --layer) {
         decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
             decoder_layer_weights(arenas_, layer), decoder_layer_narrow_copies(arenas_, layer),
-            decoder_layer_gradients(arenas_, layer), arenas_.scratch + offset::decoder_layer_backward_scratch, gradient,
+            decoder_layer_gradients(arenas_, layer), arenas_.scratch + offset::decoder_layer_backward_scratch, mode,
             stream);
     }
 
     // model.embed_tokens: dW += rows of dy by id
-    embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .gradient = gradient,
-        .rows = B * T, .entries = V, .width = C}, stream);
+    embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .mode = mode, .rows = B * T,
+        .entries = V, .width = C}, stream);
     // scalars->loss_sum += loss
     add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
 }

@@ -227,7 +227,7 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     std::byte* scratch, Stream& stream);
 void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const bf16* dy /* (B,T,C) */,
     const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerNarrowCopies& w16,
-    const DecoderLayerGradients& g, std::byte* scratch, Gradient gradient, Stream& stream);
+    const DecoderLayerGradients& g, std::byte* scratch, WriteMode mode, Stream& stream);
 
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
 class Model {
@@ -237,7 +237,7 @@ class Model {
     // Adds the weight of the micro-batch's loss to the step's.
     void loss_weight();
     // One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.
-    void forward_backward(thunder::Gradient gradient);
+    void forward_backward(thunder::WriteMode mode);
     // The norm of the gradients, clipping, and the optimizer's step.
     void update();
 

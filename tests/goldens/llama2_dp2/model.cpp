@@ -2,7 +2,7 @@
 // A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. Those of parameters are sums over
-// micro-steps: a call with Gradient::overwrite begins one, the others add to it.
+// micro-steps: a call with WriteMode::overwrite begins one, the others add to it.
 #include "model.h"
 
 #include "comm/collectives.h"    // what ranks say to each other
@@ -14,7 +14,7 @@
 using namespace thunder;
 
 void Model::forward_backward(MicroStep micro_step) {
-    [[maybe_unused]] const Gradient gradient = micro_step.gradient;
+    [[maybe_unused]] const WriteMode mode = micro_step.mode;
     [[maybe_unused]] Stream& stream = streams_.compute;
     Stream& reduce = *streams_.communication[0];  // gradients are summed over ranks on it
     const Range range("forward_backward");  // as a GPU's profilers show it
@@ -77,14 +77,14 @@ void Model::forward_backward(MicroStep micro_step) {
     // lm_head: dx = dy W
     linear_backward_input({.dx = dnorm, .dy = dlm_head, .weight = w_lm_head, .rows = B * T, .in = C, .out = V}, stream);
     // lm_head: dW += dyᵀ x
-    linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = gradient, .rows = B * T,
-        .in = C, .out = V}, stream);
+    linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .mode = mode, .rows = B * T, .in = C,
+        .out = V}, stream);
     // model.norm:
     //   dresidual = rstd * (dnormed - normed * mean_C(dnormed * normed))
     //   g_norm += sum_{B,T}(dnorm * normed)
     //   where dnormed = dnorm * w_norm
     //   where normed = residual * rstd
-    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, gradient, stream);
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, mode, stream);
     if (micro_step.last) {
         // bucket 0: complete; their sum over ranks overlaps the rest of backward
         stream.record(bucket_0_ready_);
@@ -100,7 +100,7 @@ void Model::forward_backward(MicroStep micro_step) {
     for (std::int64_t layer = L - 1; layer >= 0; --layer) {
         decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
             decoder_layer_weights(arenas_, layer), decoder_layer_gradients(arenas_, layer),
-            arenas_.scratch + offset::decoder_layer_backward_scratch, gradient, stream);
+            arenas_.scratch + offset::decoder_layer_backward_scratch, mode, stream);
         if (micro_step.last && layer == 0) {
             // bucket 1: the gradients of all layers are complete; their sum over ranks overlaps the rest of backward
             stream.record(bucket_1_ready_);
@@ -112,8 +112,8 @@ void Model::forward_backward(MicroStep micro_step) {
     }
 
     // model.embed_tokens: dW += rows of dy by id
-    embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .gradient = gradient,
-        .rows = B * T, .entries = V, .width = C}, stream);
+    embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .mode = mode, .rows = B * T,
+        .entries = V, .width = C}, stream);
     if (micro_step.last) {
         // bucket 2: complete, and backward ends with them: nothing is left for their sum over ranks to overlap
         stream.record(bucket_2_ready_);

@@ -3,7 +3,7 @@
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient. Those of parameters are made whole, and overwritten in each
 // micro-step; reduce_scatter adds this rank's piece of them, summed over the ranks, to its sum over micro-steps, which
-// the first one begins: Gradient::overwrite.
+// the first one begins: WriteMode::overwrite.
 #include "model.h"
 
 #include "comm/collectives.h"    // what ranks say to each other
@@ -15,7 +15,7 @@
 using namespace thunder;
 
 void Model::forward_backward(MicroStep micro_step) {
-    [[maybe_unused]] const Gradient gradient = micro_step.gradient;
+    [[maybe_unused]] const WriteMode mode = micro_step.mode;
     [[maybe_unused]] Stream& stream = streams_.compute;
     Stream& gather = *streams_.communication[0];  // shards of parameters are gathered on it
     Stream& reduce = *streams_.communication[1];  // gradients are summed over the ranks that share a copy on it
@@ -55,12 +55,12 @@ void Model::forward_backward(MicroStep micro_step) {
 
     stream.record(begin_);
     gather.wait(begin_);
-    if (gradient == Gradient::overwrite) {
+    if (mode == WriteMode::overwrite) {
         // model.embed_tokens: gathered in the first micro-step of a step; overlaps computation that does not need it
         all_gather(arenas_, unit::model_embed_tokens, gather);
     }
     gather.record(model_embed_tokens_done_);
-    if (gradient == Gradient::overwrite) {
+    if (mode == WriteMode::overwrite) {
         // all vectors: gathered in the first micro-step of a step; overlaps computation that does not need it
         all_gather(arenas_, unit::norms, gather);
     }
@@ -71,7 +71,7 @@ void Model::forward_backward(MicroStep micro_step) {
         gather.record(layers_done_[layer % 2]);
     };
     gather_layers(0);
-    if (gradient == Gradient::overwrite) {
+    if (mode == WriteMode::overwrite) {
         // lm_head: gathered in the first micro-step of a step; overlaps computation that does not need it
         all_gather(arenas_, unit::lm_head, gather);
     }
@@ -112,18 +112,18 @@ void Model::forward_backward(MicroStep micro_step) {
     // lm_head: dx = dy W
     linear_backward_input({.dx = dnorm, .dy = dlm_head, .weight = w_lm_head, .rows = B * T, .in = C, .out = V}, stream);
     // lm_head: dW = dyᵀ x
-    linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = Gradient::overwrite,
+    linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .mode = WriteMode::overwrite,
         .rows = B * T, .in = C, .out = V}, stream);
     // gradients of lm_head: complete; their sum over ranks overlaps the rest of backward
     stream.record(lm_head_gradients_ready_);
     reduce.wait(lm_head_gradients_ready_);
-    reduce_scatter(arenas_, unit::lm_head_gradients, gradient, reduce);
+    reduce_scatter(arenas_, unit::lm_head_gradients, mode, reduce);
     // model.norm:
     //   dresidual = rstd * (dnormed - normed * mean_C(dnormed * normed))
     //   g_norm = sum_{B,T}(dnorm * normed)
     //   where dnormed = dnorm * w_norm
     //   where normed = residual * rstd
-    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, Gradient::overwrite, stream);
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, WriteMode::overwrite, stream);
 
     // dy (B,T,C), in two slots by turns: slot 0 is dresidual, slot L dembed_tokens
     const auto dy_slot = [this](std::int64_t slot) {
@@ -132,26 +132,26 @@ void Model::forward_backward(MicroStep micro_step) {
     for (std::int64_t layer = L - 1; layer >= 0; --layer) {
         decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
             decoder_layer_weights(arenas_, layer), decoder_layer_gradients(arenas_, layer),
-            arenas_.scratch + offset::decoder_layer_backward_scratch, Gradient::overwrite, stream);
+            arenas_.scratch + offset::decoder_layer_backward_scratch, WriteMode::overwrite, stream);
         // gradients of model.layers.{0..1}: complete with this layer; their sum over ranks overlaps the layers that
         // come next
         stream.record(layers_gradients_ready_);
         reduce.wait(layers_gradients_ready_);
-        reduce_scatter(arenas_, unit::layers_gradients, layer, gradient, reduce);
+        reduce_scatter(arenas_, unit::layers_gradients, layer, mode, reduce);
     }
 
     // gradients of all vectors: complete; their sum over ranks overlaps the rest of backward
     stream.record(norms_gradients_ready_);
     reduce.wait(norms_gradients_ready_);
-    reduce_scatter(arenas_, unit::norms_gradients, gradient, reduce);
+    reduce_scatter(arenas_, unit::norms_gradients, mode, reduce);
     // model.embed_tokens: dW = rows of dy by id
-    embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids,
-        .gradient = Gradient::overwrite, .rows = B * T, .entries = V, .width = C}, stream);
+    embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .mode = WriteMode::overwrite,
+        .rows = B * T, .entries = V, .width = C}, stream);
     // gradients of model.embed_tokens: complete, and backward ends with them: nothing is left for their sum over ranks
     // to overlap
     stream.record(model_embed_tokens_gradients_ready_);
     reduce.wait(model_embed_tokens_gradients_ready_);
-    reduce_scatter(arenas_, unit::model_embed_tokens_gradients, gradient, reduce);
+    reduce_scatter(arenas_, unit::model_embed_tokens_gradients, mode, reduce);
     reduce.record(model_embed_tokens_gradients_done_);
     // scalars->loss_sum += loss
     add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);

@@ -242,7 +242,7 @@ void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const f
     const DecoderLayerWeights& w, const DecoderLayerSaved& saved, std::byte* scratch, Stream& stream);
 void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const float* dy /* (B,T,C) */,
     const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g, std::byte* scratch,
-    Gradient gradient, Stream& stream);
+    WriteMode mode, Stream& stream);
 
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
 class Model {

@@ -1,6 +1,6 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
 #include "kernels.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
 // fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
 #pragma once
 
 #include "device/cuda/device.h"

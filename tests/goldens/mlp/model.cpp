@@ -2,7 +2,7 @@
 // A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. Those of parameters are sums over
-// micro-steps: a call with Gradient::overwrite begins one, the others add to it.
+// micro-steps: a call with WriteMode::overwrite begins one, the others add to it.
 #include "model.h"
 
 #include "kernels.h"             // the kernels generated for this model
@@ -12,7 +12,7 @@
 
 using namespace thunder;
 
-void Model::forward_backward([[maybe_unused]] Gradient gradient) {
+void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     [[maybe_unused]] Stream& stream = stream_;
     const Range range("forward_backward");  // as a GPU's profilers show it
     // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
@@ -69,20 +69,20 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // net.4: dx = dy W
     linear_backward_input({.dx = dtanh, .dy = dlinear_3, .weight = w_net_4, .rows = B, .in = 16, .out = 5}, stream);
     // net.4: dW += dyᵀ x, dbias += column sums of dy
-    linear_backward_weight({.dweight = g_net_4, .dbias = g_net_4_bias, .dy = dlinear_3, .x = tanh, .gradient = gradient,
+    linear_backward_weight({.dweight = g_net_4, .dbias = g_net_4_bias, .dy = dlinear_3, .x = tanh, .mode = mode,
         .rows = B, .in = 16, .out = 5}, stream);
     // net.3: dlinear_2 = dtanh - dtanh * tanh^2
     net_tanh_backward(dlinear_2, tanh, dtanh, stream);
     // net.2: dx = dy W
     linear_backward_input({.dx = drelu, .dy = dlinear_2, .weight = w_net_2, .rows = B, .in = 16, .out = 16}, stream);
     // net.2: dW += dyᵀ x, dbias += column sums of dy
-    linear_backward_weight({.dweight = g_net_2, .dbias = g_net_2_bias, .dy = dlinear_2, .x = relu, .gradient = gradient,
+    linear_backward_weight({.dweight = g_net_2, .dbias = g_net_2_bias, .dy = dlinear_2, .x = relu, .mode = mode,
         .rows = B, .in = 16, .out = 16}, stream);
     // net.1: dlinear = relu > 0 ? drelu : 0
     net_relu_backward(dlinear, relu, drelu, stream);
     // net.0: dW += dyᵀ x, dbias += column sums of dy
-    linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear, .x = x, .gradient = gradient,
-        .rows = B, .in = 12, .out = 16}, stream);
+    linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear, .x = x, .mode = mode, .rows = B,
+        .in = 12, .out = 16}, stream);
     // scalars->loss_sum += loss
     add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
 }

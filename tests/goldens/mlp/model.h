@@ -60,7 +60,7 @@ class Model {
     // Adds the weight of the micro-batch's loss to the step's.
     void loss_weight();
     // One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.
-    void forward_backward(thunder::Gradient gradient);
+    void forward_backward(thunder::WriteMode mode);
     // The norm of the gradients, clipping, and the optimizer's step.
     void update();
 

@@ -1,6 +1,6 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -169,12 +169,12 @@ void loss_forward_backward(float* dtotal, float* loss_sum, const float* total, c
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
     const float* shore_slope, const float* added_3, const float* added, const float* quotient, const float* largest_2,
-    const float* sigmoid, const float* cosine, const float* basins_1_period, Gradient gradient, Stream& stream) {
+    const float* sigmoid, const float* cosine, const float* basins_1_period, WriteMode mode, Stream& stream) {
     const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
     {
         // dshore_slope
         constexpr std::int64_t rows = 10, width = 6;
-        const bool overwrite = gradient == Gradient::overwrite;
+        const bool overwrite = mode == WriteMode::overwrite;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* logarithm_column = logarithm + row;
@@ -232,7 +232,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
     {
         // dbasins_1_period
         constexpr std::int64_t n = 10;
-        const bool overwrite = gradient == Gradient::overwrite;
+        const bool overwrite = mode == WriteMode::overwrite;
         parallel_for(n, 4096, [&](std::int64_t begin, std::int64_t end) {
             #pragma omp simd
             for (std::int64_t i = begin; i < end; ++i) {
@@ -257,11 +257,11 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
 // basins_1_level_gradient:
 //   dbasins_1_level += sum_columns(dbasins_1_level_terms)
 // Replaces Sub
-void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms, Gradient gradient,
+void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms, WriteMode mode,
     Stream& stream) {
     const Timed timed("basins_1_level_gradient", {.bytes = 289, .flops = 72}, stream);
     constexpr std::int64_t rows = 6, width = 10;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* dbasins_1_level_terms_row = dbasins_1_level_terms + row * width;
@@ -281,11 +281,11 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_leve
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* dadded_2,
     const float* quotient, const float* largest_2, const float* total_2, const float* added, const float* dadded_part_2,
-    const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, Gradient gradient,
+    const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, WriteMode mode,
     Stream& stream) {
     const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
     constexpr std::int64_t rows = 6, width = 10;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* dadded_2_row = dadded_2 + row * width;
@@ -324,11 +324,11 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
 // basins_0_period_gradient:
 //   dbasins_0_period += sum_rows(dbasins_0_period_terms)
 // Replaces Mul
-void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms, Gradient gradient,
+void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms, WriteMode mode,
     Stream& stream) {
     const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
     constexpr std::int64_t n = 10;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {

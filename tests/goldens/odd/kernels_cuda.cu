@@ -32,38 +32,38 @@ void loss_forward_backward(float* dtotal, float* loss_sum, const float* total, c
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
     const float* shore_slope, const float* added_3, const float* added, const float* quotient, const float* largest_2,
-    const float* sigmoid, const float* cosine, const float* basins_1_period, Gradient gradient, Stream& stream) {
+    const float* sigmoid, const float* cosine, const float* basins_1_period, WriteMode mode, Stream& stream) {
     const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_1, 1, 256, stream,
-        dshore_slope, dtotal, sine, logarithm, shore_slope, gradient);
+        dshore_slope, dtotal, sine, logarithm, shore_slope, mode);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_2, 1, 256, stream,
         dadded_2, dbasins_1_level_terms, dadded_part_2, dtotal, sine, logarithm, shore_slope, added_3, added, quotient,
         largest_2, sigmoid, cosine, basins_1_period);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_3, 1, 256, stream,
         dbasins_1_period, dtotal, sine, logarithm, shore_slope, added_3, added, quotient, largest_2, sigmoid, cosine,
-        gradient);
+        mode);
 }
 
-void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms, Gradient gradient,
+void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms, WriteMode mode,
     Stream& stream) {
     const Timed timed("basins_1_level_gradient", {.bytes = 289, .flops = 72}, stream);
     launch("basins_1_level_gradient", basins_1_level_gradient_kernel, 1, 256, stream, dbasins_1_level,
-        dbasins_1_level_terms, gradient);
+        dbasins_1_level_terms, mode);
 }
 
 void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* dadded_2,
     const float* quotient, const float* largest_2, const float* total_2, const float* added, const float* dadded_part_2,
-    const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, Gradient gradient,
+    const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, WriteMode mode,
     Stream& stream) {
     const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
     launch("basins_0_level_gradient", basins_0_level_gradient_kernel, 1, 256, stream, dbasins_0_level,
         dbasins_0_period_terms, dadded_2, quotient, largest_2, total_2, added, dadded_part_2, largest, sigmoid_2,
-        cosine_2, gauge, gradient);
+        cosine_2, gauge, mode);
 }
 
-void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms, Gradient gradient,
+void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms, WriteMode mode,
     Stream& stream) {
     const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
     launch("basins_0_period_gradient", basins_0_period_gradient_kernel, 1, 256, stream, dbasins_0_period,
-        dbasins_0_period_terms, gradient);
+        dbasins_0_period_terms, mode);
 }

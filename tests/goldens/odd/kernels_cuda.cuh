@@ -1,7 +1,7 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
 // fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
 // In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the Gradient says.
+// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -236,13 +236,13 @@ THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<f
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> dshore_slope, Global<const float> dtotal,
-    Global<const float> sine, Global<const float> logarithm, Global<const float> shore_slope, Gradient gradient) {
+    Global<const float> sine, Global<const float> logarithm, Global<const float> shore_slope, WriteMode mode) {
     constexpr int rows = 10, width = 6;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 2)) return;
     const int row = i / (width / 2);
     const int c = i % (width / 2) * 2;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     const auto shore_slope_v = load<2>(shore_slope + row * width + c);
     const auto dtotal_v = load<2>(dtotal + c);
     const auto sine_v = load<2>(sine + row * width + c);
@@ -303,11 +303,11 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
     Global<const float> dtotal, Global<const float> sine, Global<const float> logarithm,
     Global<const float> shore_slope, Global<const float> added_3, Global<const float> added,
     Global<const float> quotient, Global<const float> largest_2, Global<const float> sigmoid,
-    Global<const float> cosine, Gradient gradient) {
+    Global<const float> cosine, WriteMode mode) {
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     Vec<float, 2> logarithm_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) logarithm_v[r] = load<2>(logarithm + r * n + i);
@@ -354,9 +354,9 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
 // Replaces Sub
 // A warp for each row.
 THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_level,
-    Global<const float> dbasins_1_level_terms, Gradient gradient) {
+    Global<const float> dbasins_1_level_terms, WriteMode mode) {
     constexpr int rows = 6, width = 10;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     const int c = lane() * 2;
     const int row = block_index() * 8 + warp();
     if (row >= rows) return;
@@ -386,9 +386,9 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     Aliased<float> dbasins_0_period_terms, Aliased<const float> dadded_2, Aliased<const float> quotient,
     Aliased<const float> largest_2, Aliased<const float> total_2, Aliased<const float> added,
     Aliased<const float> dadded_part_2, Aliased<const float> largest, Aliased<const float> sigmoid_2,
-    Aliased<const float> cosine_2, Aliased<const float> gauge, Gradient gradient) {
+    Aliased<const float> cosine_2, Aliased<const float> gauge, WriteMode mode) {
     constexpr int rows = 6, width = 10;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     const int c = lane() * 2;
     const int row = block_index() * 8 + warp();
     if (row >= rows) return;
@@ -446,11 +446,11 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
 // Replaces Mul
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_period,
-    Global<const float> dbasins_0_period_terms, Gradient gradient) {
+    Global<const float> dbasins_0_period_terms, WriteMode mode) {
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
-    const bool overwrite = gradient == Gradient::overwrite;
+    const bool overwrite = mode == WriteMode::overwrite;
     Vec<float, 2> dbasins_0_period_terms_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) dbasins_0_period_terms_v[r] = load<2>(dbasins_0_period_terms + r * n + i);

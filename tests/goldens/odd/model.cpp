@@ -2,7 +2,7 @@
 // A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. Those of parameters are sums over
-// micro-steps: a call with Gradient::overwrite begins one, the others add to it.
+// micro-steps: a call with WriteMode::overwrite begins one, the others add to it.
 #include "model.h"
 
 #include "kernels.h"             // the kernels generated for this model
@@ -12,7 +12,7 @@
 
 using namespace thunder;
 
-void Model::forward_backward([[maybe_unused]] Gradient gradient) {
+void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     [[maybe_unused]] Stream& stream = stream_;
     const Range range("forward_backward");  // as a GPU's profilers show it
     // The trainer has set arenas_.scalars->dloss: 1 / the number of micro-batches in the step.
@@ -71,17 +71,17 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // the 7 equations stand with the kernel
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded_2, dbasins_1_level_terms, dadded_part_2,
         g_basins_1_period, dtotal, sine, logarithm, w_shore_slope, added_3, added, quotient, largest_2, sigmoid, cosine,
-        w_basins_1_period, gradient, stream);
+        w_basins_1_period, mode, stream);
     // g_basins_1_level += sum_columns(dbasins_1_level_terms)
-    basins_1_level_gradient(g_basins_1_level, dbasins_1_level_terms, gradient, stream);
+    basins_1_level_gradient(g_basins_1_level, dbasins_1_level_terms, mode, stream);
     // g_basins_0_level += sum_columns(-ddifference)
     // dbasins_0_period_terms = ddifference * cosine_2 * gauge
     // where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * quotient / largest_2)) /
     // total_2) + dadded_part_2) / largest * sigmoid_2
     basins_0_level_gradient(g_basins_0_level, dbasins_0_period_terms, dadded_2, quotient, largest_2, total_2, added,
-        dadded_part_2, largest, sigmoid_2, cosine_2, gauge, gradient, stream);
+        dadded_part_2, largest, sigmoid_2, cosine_2, gauge, mode, stream);
     // g_basins_0_period += sum_rows(dbasins_0_period_terms)
-    basins_0_period_gradient(g_basins_0_period, dbasins_0_period_terms, gradient, stream);
+    basins_0_period_gradient(g_basins_0_period, dbasins_0_period_terms, mode, stream);
 }
 
 void Model::update() {

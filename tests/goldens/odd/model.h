@@ -62,7 +62,7 @@ class Model {
     // Each micro-batch counts the same: there is no weight of its loss to be added up.
     void loss_weight() {}
     // One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.
-    void forward_backward(thunder::Gradient gradient);
+    void forward_backward(thunder::WriteMode mode);
     // The norm of the gradients, clipping, and the optimizer's step.
     void update();
 

@@ -149,7 +149,7 @@ TEST(Collectives, ReduceScatterOverwritesOrAdds) {
             reduce_scatter(call, *streams[0]);
             streams[0]->synchronize();
             ASSERT_EQ(shard, expected) << name_of(group) << " of " << n;
-            call.gradient = Gradient::add;
+            call.mode = WriteMode::add;
             reduce_scatter(call, *streams[0]);
             streams[0]->synchronize();
             for (float& x : expected) x += x;  // exact
@@ -172,7 +172,7 @@ TEST(Collectives, ReduceScatterOfBf16IntoF32RoundsNothing) {
     reduce_scatter({.shard = shard.data(),
                     .unit = reinterpret_cast<bf16*>(unit.data()),
                     .elements = n,
-                    .gradient = Gradient::add,
+                    .mode = WriteMode::add,
                     .group = Group::world,
                     .what = "a unit"},
                    *streams[0]);
@@ -293,7 +293,7 @@ TEST(Collectives, ChaosChangesNothing) {
             reduce_scatter({.shard = shard.data(),
                             .unit = unit.data(),
                             .elements = n,
-                            .gradient = Gradient::add,
+                            .mode = WriteMode::add,
                             .group = Group::world,
                             .what = "a unit"},
                            *streams[1]);

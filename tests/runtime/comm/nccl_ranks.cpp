@@ -90,7 +90,7 @@ void reduce_large(Stream& reduce, std::size_t shards, std::size_t rank) {
     reduce_scatter({.shard = shard.data(),
                     .unit = narrow.data(),
                     .elements = static_cast<std::int64_t>(shard.size()),
-                    .gradient = Gradient::add,
+                    .mode = WriteMode::add,
                     .what = "a large unit of bf16"},
                    reduce);
     check(shard);
@@ -100,7 +100,7 @@ void reduce_large(Stream& reduce, std::size_t shards, std::size_t rank) {
     reduce_scatter({.shard = shard.data(),
                     .unit = unit.data(),
                     .elements = static_cast<std::int64_t>(shard.size()),
-                    .gradient = Gradient::add,
+                    .mode = WriteMode::add,
                     .what = "a large unit"},
                    reduce);
     check(shard);
@@ -146,7 +146,7 @@ void run(const std::string& what) {
     reduce_scatter({.shard = gradient.data(),
                     .unit = unit.data(),
                     .elements = 8,
-                    .gradient = Gradient::add,
+                    .mode = WriteMode::add,
                     .what = "added",
                     .layer = 3},
                    reduce);
@@ -154,7 +154,7 @@ void run(const std::string& what) {
     reduce_scatter({.shard = gradient.data(), .unit = narrow.data(), .elements = 8, .what = "of bf16"}, reduce);
     for (const float x : gradient) expect(x == s, "the shard of a unit of bf16");
     reduce_scatter(
-        {.shard = narrow_shard.data(), .unit = narrow.data(), .elements = 8, .gradient = Gradient::add, .what = "bf16"},
+        {.shard = narrow_shard.data(), .unit = narrow.data(), .elements = 8, .mode = WriteMode::add, .what = "bf16"},
         reduce);
     for (const bf16 x : narrow_shard)
         expect(x.bits == std::bit_cast<std::uint32_t>(2 + s) >> 16U, "the shard of bf16, added to");

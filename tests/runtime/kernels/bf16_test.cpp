@@ -159,14 +159,14 @@ TEST(Bf16, LinearBackwardGivesGradientsOfEitherType) {
         linear_backward_input(input, stream);
         expect_rounded(low_dx, dx, 8 * std::sqrt(static_cast<double>(s.out)), "dx");
 
-        for (const Gradient gradient : {Gradient::overwrite, Gradient::add}) {
+        for (const WriteMode mode : {WriteMode::overwrite, WriteMode::add}) {
             std::vector<float> dw = before.high, f32_dw = before.high, db(static_cast<std::size_t>(s.out)), f32_db = db;
             std::vector<bf16> low_dw = before.low, low_db(db.size());
             LinearBackwardWeight call{.dweight = dw.data(),
                                       .dbias = db.data(),
                                       .dy = dy.high.data(),
                                       .x = x.high.data(),
-                                      .gradient = gradient,
+                                      .mode = mode,
                                       .rows = s.rows,
                                       .in = s.in,
                                       .out = s.out};
@@ -286,13 +286,13 @@ TEST(Bf16, EmbeddingMovesRowsAndSumsInF32) {
         for (std::int64_t c = 0; c < width; ++c)
             ASSERT_EQ(y[static_cast<std::size_t>(i * width + c)].bits,
                       table.low[static_cast<std::size_t>(ids[static_cast<std::size_t>(i)] * width + c)].bits);
-    for (const Gradient gradient : {Gradient::overwrite, Gradient::add}) {
+    for (const WriteMode mode : {WriteMode::overwrite, WriteMode::add}) {
         std::vector<float> dw = before.high, f32_dw = before.high;
         std::vector<bf16> low_dw = before.low;
         EmbeddingBackward call{.dweight = dw.data(),
                                .dy = dy.high.data(),
                                .ids = ids.data(),
-                               .gradient = gradient,
+                               .mode = mode,
                                .rows = rows,
                                .entries = entries,
                                .width = width};

@@ -128,7 +128,7 @@ TEST(Linear, BackwardInput) {
                     Padded dx(s.rows, s.in, padding, ++seed);
                     const Padded before = dx;
                     LinearBackwardInput call{.dx = dx.data.data(), .dy = dy.data.data(), .weight = w.data.data()};
-                    call.gradient = add ? Gradient::add : Gradient::overwrite;
+                    call.mode = add ? WriteMode::add : WriteMode::overwrite;
                     if (residual == 1) call.residual = r.data.data(), call.ld_residual = r.ld;
                     if (residual == 2) call.residual = dx.data.data(), call.ld_residual = dx.ld;
                     call.rows = s.rows, call.in = s.in, call.out = s.out, call.ld_dx = dx.ld, call.ld_dy = dy.ld;
@@ -165,7 +165,7 @@ TEST(Linear, BackwardWeight) {
                                         .dbias = db.data.data(),
                                         .dy = dy.data.data(),
                                         .x = x.data.data(),
-                                        .gradient = add ? Gradient::add : Gradient::overwrite,
+                                        .mode = add ? WriteMode::add : WriteMode::overwrite,
                                         .rows = s.rows,
                                         .in = s.in,
                                         .out = s.out,
@@ -219,7 +219,7 @@ TEST(Matmul, EveryOrientationBatchedAndBroadcast) {
                                 .b = b.data(),
                                 .transpose_a = ta,
                                 .transpose_b = tb,
-                                .gradient = add ? Gradient::add : Gradient::overwrite,
+                                .mode = add ? WriteMode::add : WriteMode::overwrite,
                                 .batch = batch,
                                 .m = m,
                                 .n = n,

@@ -48,9 +48,9 @@ TEST(Embedding, BackwardAddsRowsInOrder) {
     const std::int64_t rows = 513, entries = 41, width = 167;
     const std::vector<float> dy = random(rows * width, 3), before = random(entries * width, 4);
     const std::vector<std::int64_t> ids = some_ids(rows, entries - 2, 5);  // the last two entries are named by no id
-    for (const Gradient gradient : {Gradient::overwrite, Gradient::add}) {
+    for (const WriteMode mode : {WriteMode::overwrite, WriteMode::add}) {
         // exactly the sums in row order, in f32
-        std::vector<float> expected = gradient == Gradient::add ? before : std::vector<float>(before.size());
+        std::vector<float> expected = mode == WriteMode::add ? before : std::vector<float>(before.size());
         for (std::int64_t i = 0; i < rows; ++i) {
             for (std::int64_t c = 0; c < width; ++c) {
                 expected[static_cast<std::size_t>(ids[static_cast<std::size_t>(i)] * width + c)] +=
@@ -62,7 +62,7 @@ TEST(Embedding, BackwardAddsRowsInOrder) {
             embedding_backward({.dweight = dweight.data(),
                                 .dy = dy.data(),
                                 .ids = ids.data(),
-                                .gradient = gradient,
+                                .mode = mode,
                                 .rows = rows,
                                 .entries = entries,
                                 .width = width},

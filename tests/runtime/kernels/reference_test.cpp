@@ -65,7 +65,7 @@ TEST(ReferenceCalls, ProductsAreOneSumForEachElement) {
                                           .b = b.data(),
                                           .transpose_a = ta,
                                           .transpose_b = tb,
-                                          .gradient = add ? Gradient::add : Gradient::overwrite,
+                                          .mode = add ? WriteMode::add : WriteMode::overwrite,
                                           .batch = c.batch,
                                           .m = c.m,
                                           .n = c.n,

@@ -69,7 +69,7 @@ void multiply(const Matmul& call, C* all_c, const A* all_a, const A* all_b) {
     constexpr std::int64_t width = 64;
     const std::int64_t rows = call.batch * call.m, step_a = call.transpose_a ? call.m : 1;
     const std::int64_t stride_c = call.stride_c != 0 ? call.stride_c : call.m * call.n;
-    const bool add = call.gradient == Gradient::add;
+    const bool add = call.mode == WriteMode::add;
     const auto compute_row = [&](std::int64_t row) {
         const std::int64_t batch = row / call.m, i = row % call.m;
         const A* a = all_a + batch * call.stride_a + (call.transpose_a ? i : i * call.k);

@@ -69,7 +69,7 @@ void epilogue(const Epilogue& e, Stream& stream) {
 }
 
 void column_sums(const Output& sums, const Input& x, std::int64_t rows, std::int64_t columns, std::int64_t ld_x,
-                 Gradient gradient, Stream& stream) {
+                 WriteMode mode, Stream& stream) {
     using namespace bundled;
     require_float("the sums of columns", sums);
     // some 64 blocks of rows: enough to fill a GPU together with the blocks of columns
@@ -77,7 +77,7 @@ void column_sums(const Output& sums, const Input& x, std::int64_t rows, std::int
     const std::int64_t blocks = (rows + block_rows - 1) / block_rows, column_blocks = (columns + 127) / 128;
     auto* partials = reinterpret_cast<float*>(
         stream.workspace(static_cast<std::size_t>(std::max<std::int64_t>(blocks, 1) * columns) * sizeof(float)));
-    const bool add = gradient == Gradient::add;
+    const bool add = mode == WriteMode::add;
     const auto sum = [&](auto* kernel, auto* from) {
         launch("column_partials", kernel, blocks * column_blocks, 128, stream, partials, from, rows, columns, ld_x,
                block_rows);

@@ -22,6 +22,6 @@ void epilogue(const Epilogue& call, Stream& stream);
 
 // sums[j] = or += sum over rows of x[i][j], over partials of fixed blocks of rows that are added in order.
 void column_sums(const Output& sums, const Input& x, std::int64_t rows, std::int64_t columns, std::int64_t ld_x,
-                 Gradient gradient, Stream& stream);
+                 WriteMode mode, Stream& stream);
 
 }  // namespace thunder

@@ -90,7 +90,7 @@ void linear_backward_input(const LinearBackwardInput& call, Stream& stream) {
     issue("linear_backward_input", call, stream, [&] {
         check_types(call);
         const std::int64_t ld_dx = or_dense(call.ld_dx, call.in), ld_residual = or_dense(call.ld_residual, call.in);
-        const bool accumulate = call.gradient == Gradient::add;
+        const bool accumulate = call.mode == WriteMode::add;
         run({.c = call.dx,
              .a = call.dy,
              .b = call.weight,
@@ -122,9 +122,9 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
                  .ld_a = ld_dy,
                  .ld_b = or_dense(call.ld_x, call.in),
                  .ld_c = call.in},
-                {}, 0, call.gradient == Gradient::add, stream);
+                {}, 0, call.mode == WriteMode::add, stream);
         }
-        if (call.dbias) column_sums(call.dbias, call.dy, call.rows, call.out, ld_dy, call.gradient, stream);
+        if (call.dbias) column_sums(call.dbias, call.dy, call.rows, call.out, ld_dy, call.mode, stream);
     });
 }
 
@@ -147,7 +147,7 @@ void matmul(const Matmul& call, Stream& stream) {
              .stride_a = call.stride_a,
              .stride_b = call.stride_b,
              .stride_c = or_dense(call.stride_c, call.m * call.n)},
-            {}, 0, call.gradient == Gradient::add, stream);
+            {}, 0, call.mode == WriteMode::add, stream);
     });
 }
 

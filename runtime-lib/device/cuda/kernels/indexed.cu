@@ -59,7 +59,7 @@ void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
     using namespace bundled;
     issue("embedding_backward", call, stream, [&] {
         check_types(call);
-        const bool add = call.gradient == Gradient::add;
+        const bool add = call.mode == WriteMode::add;
         if (!add) {
             fill_zero(call.dweight.data,
                       static_cast<std::size_t>(call.entries * call.width) * size_of(call.dweight.dtype), stream);

@@ -39,7 +39,7 @@ void reference_matmul(const Matmul& call, Stream& stream) {
         p.stride_a = call.stride_a;
         p.stride_b = call.stride_b;
         p.stride_c = call.stride_c != 0 ? call.stride_c : call.m * call.n;
-        p.add = call.gradient == Gradient::add;
+        p.add = call.mode == WriteMode::add;
         const auto with = [&](auto* kernel, auto* c, auto* a) {
             launch("reference_matmul", kernel, reference_blocks(p.elements), 256, stream, c, a,
                    static_cast<decltype(a)>(call.b.data), p);

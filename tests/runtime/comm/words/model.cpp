@@ -167,7 +167,7 @@ void Model::forward_backward(const thunder::MicroStep& step) {
         gather_.record(gathered_);
         stream_.wait(gathered_);
         std::memset(dweights, 0, GATHERED * 4);
-    } else if (step.gradient == thunder::Gradient::overwrite) {
+    } else if (step.mode == thunder::WriteMode::overwrite) {
         std::memset(dweights, 0, HELD * 4);
     }
     const auto tensors = [](float* units) {
@@ -183,13 +183,13 @@ void Model::forward_backward(const thunder::MicroStep& step) {
         reduce_scatter({.shard = gradients,
                         .unit = dweights,
                         .elements = M,
-                        .gradient = step.gradient,
+                        .mode = step.mode,
                         .what = "gradients of the matrices"},
                        reduce_);
         reduce_scatter({.shard = gradients + M,
                         .unit = dweights + M * mesh.shards,
                         .elements = N,
-                        .gradient = step.gradient,
+                        .mode = step.mode,
                         .what = "gradients of the vectors"},
                        reduce_);
     }

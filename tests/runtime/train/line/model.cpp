@@ -58,14 +58,14 @@ void Model::loss_weight() {
         arenas_.loss_weights[1] += arenas_.batch[USE + static_cast<std::size_t>(b)] == std::byte{0} ? 0 : 1;
 }
 
-void Model::forward_backward(thunder::Gradient gradient) {
+void Model::forward_backward(thunder::WriteMode mode) {
     const auto input = [&](std::size_t offset) { return reinterpret_cast<const float*>(arenas_.batch + offset); };
     const auto* weight = reinterpret_cast<const float*>(arenas_.parameters + WEIGHT);
     const auto* bias = reinterpret_cast<const float*>(arenas_.parameters + BIAS);
     const auto* kind = reinterpret_cast<const std::int32_t*>(arenas_.batch + KIND);
     auto* dweight = reinterpret_cast<float*>(arenas_.gradients + WEIGHT);
     auto* dbias = reinterpret_cast<float*>(arenas_.gradients + BIAS);
-    if (gradient == thunder::Gradient::overwrite) std::memset(arenas_.gradients, 0, PARAMETERS);
+    if (mode == thunder::WriteMode::overwrite) std::memset(arenas_.gradients, 0, PARAMETERS);
     const bool terms = PROGRAM.loss == thunder::Loss::terms;
     const float count = terms ? arenas_.loss_weights[1] : B;
     float sum = 0;

@@ -74,8 +74,8 @@ void Model::loss_weight() {
     arenas_.scalars->loss_weight += words::weight(reinterpret_cast<const std::int64_t*>(arenas_.batch + LABELS), B);
 }
 
-void Model::forward_backward(thunder::Gradient gradient) {
-    if (gradient == thunder::Gradient::overwrite) std::memset(arenas_.gradients, 0, PARAMETERS);
+void Model::forward_backward(thunder::WriteMode mode) {
+    if (mode == thunder::WriteMode::overwrite) std::memset(arenas_.gradients, 0, PARAMETERS);
     const auto tensors = [](std::byte* arena) {
         const auto at = [&](std::size_t offset) { return reinterpret_cast<float*>(arena + offset); };
         return words::Tensors{at(EMBED), at(HEAD), at(BIAS), at(SCALE), at(FROZEN)};

@@ -15,7 +15,7 @@ class Model {
   public:
     Model(const thunder::TrainingArenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
     void loss_weight();
-    void forward_backward(thunder::Gradient gradient);
+    void forward_backward(thunder::WriteMode mode);
     void update();
 
   private:
