@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <sstream>
+#include <string>
 
 #include "codegen/program/program.h"
 #include "tests/planned/reference_step.h"
