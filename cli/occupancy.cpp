@@ -46,6 +46,16 @@ std::string known_targets() {
     return names;
 }
 
+int most_registers(int threads) {
+    constexpr int of_a_thread = 255;  // that an instruction can name
+    const int warps = std::max((threads + warp - 1) / warp, 1);
+    return std::min(of_a_thread, registers_of_part * parts / (warps * warp));
+}
+
+bool lacks_registers(const KernelUsage& kernel) {
+    return kernel.spill_stores + kernel.spill_loads > 0 && 2 * kernel.registers > most_registers(kernel.threads);
+}
+
 Occupancy occupancy(const GpuArchitecture& gpu, const KernelUsage& kernel) {
     const int warps = (kernel.threads + warp - 1) / warp;  // of a block
     if (warps == 0) return {};

@@ -33,6 +33,12 @@ struct KernelUsage {
     int shared = 0;  // bytes of a block
 };
 
+// The registers that a thread of such a block may have.
+int most_registers(int threads);
+// Whether registers were too few. The assembler puts numbers aside by choice as well, so that more threads fit: of a
+// kernel that takes fewer than half of the registers that it may have nothing had to be.
+bool lacks_registers(const KernelUsage& kernel);
+
 struct Occupancy {
     int blocks = 0;  // of the kernel, on one multiprocessor
     int threads = 0;

@@ -130,13 +130,12 @@ func @scale(%p: f32[8], %q: f32[8]) -> (%r) kind "kernel:pointwise" {
     use(1, {"g.w", "", "d"}, "other");
     use(2, {"&scalars->loss_sum", "d"}, "&scalars->loss_sum");
     use(3, {"d", "g.w"}, "d");
-    EXPECT_EQ(declared,
-              (std::vector<std::string>{
-                  "void add_up(float* dw_sum, const float* dw, WriteMode mode, Stream& stream);\n",
-                  "void add_up_2(float* dw_after, const float* dw_before, const float* dw, WriteMode mode, "
-                  "Stream& stream);\n",
-                  "void sum_up(float* loss_sum, const float* d, Stream& stream);\n",
-                  "void scale(float* r, const float* p, const float* q, Stream& stream);\n"}));
+    EXPECT_EQ(declared, (std::vector<std::string>{
+                            "void add_up(float* dw_sum, const float* dw, WriteMode mode, Stream& stream);\n",
+                            "void add_up_2(float* dw_after, const float* dw_before, const float* dw, WriteMode mode, "
+                            "Stream& stream);\n",
+                            "void sum_up(float* loss_sum, const float* d, Stream& stream);\n",
+                            "void scale(float* r, const float* p, const float* q, Stream& stream);\n"}));
     const std::vector<PrintedKernel> all = table.all();
     EXPECT_EQ(all[0].formula, std::vector<std::string>{"dw_sum += dw"});
     EXPECT_EQ(all[1].formula, std::vector<std::string>{"dw_after += dw"});

@@ -169,8 +169,8 @@ TEST(RanksText, TheReadmeSaysWhatStaysGathered) {
     says(" and 17 more\n");
 }
 
-// Calls that are given WriteMode::overwrite, or a flag that is always true, add to nothing; sums over the micro-steps are
-// no gradients.
+// Calls that are given WriteMode::overwrite, or a flag that is always true, add to nothing; sums over the micro-steps
+// are no gradients.
 TEST(RanksText, AFormulaDoesNotAddToWhatIsOverwritten) {
     CompileOptions o;
     for (const char* model : {"llama5/dynamo.logits.onnx", "chain/dynamo.logits.onnx"}) {

@@ -320,6 +320,27 @@ TEST(Occupancy, LimitedByEachResource) {
     EXPECT_EQ(of(256, 32, 36 * 1024).limit, "shared memory");
 }
 
+// Spills of a kernel that could have more registers are the assembler's choice.
+TEST(Occupancy, TellsWantOfRegistersFromChoice) {
+    const auto lacks = [](int threads, int registers, int spill_stores, int spill_loads) {
+        KernelUsage kernel;
+        kernel.threads = threads;
+        kernel.registers = registers;
+        kernel.spill_stores = spill_stores;
+        kernel.spill_loads = spill_loads;
+        return lacks_registers(kernel);
+    };
+    EXPECT_EQ(most_registers(32), 255);
+    EXPECT_EQ(most_registers(256), 255);
+    EXPECT_EQ(most_registers(512), 128);
+    EXPECT_EQ(most_registers(1024), 64);
+    EXPECT_TRUE(lacks(1024, 64, 8, 12));
+    EXPECT_TRUE(lacks(256, 255, 0, 4));
+    EXPECT_FALSE(lacks(256, 255, 0, 0));
+    EXPECT_FALSE(lacks(256, 32, 4, 4));
+    EXPECT_TRUE(lacks(1024, 33, 4, 4));
+}
+
 #ifdef HAVE_CUDA_OCCUPANCY
 // NVIDIA's own arithmetic, at every size that a kernel may have.
 TEST(Occupancy, AsTheToolkitComputesIt) {

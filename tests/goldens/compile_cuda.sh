@@ -17,7 +17,11 @@ for arch in "$@"; do
         cat "$work/log"
         exit 1
     fi
-    if grep -B1 -E '[1-9][0-9]* bytes spill' "$work/log"; then
+    # A kernel of few registers spills by the assembler's choice, so that more threads fit (lacks_registers in
+    # cli/occupancy.h, which tests/commands holds the goldens against): one of more than 64 had too few.
+    if awk '/Function properties/ { name = $NF } / bytes spill/ { spills = ($5 + $9 > 0) }
+            /Used [0-9]+ registers/ { if (spills && $5 > 64) { print name ": " $0; bad = 1 } } END { exit !bad }' \
+        "$work/log"; then
         echo "tests/goldens/$name for $arch: registers are spilled"
         failed=1
     fi

@@ -120,6 +120,25 @@ bool is_statistic(const Function& f, const Op& op, Value result) {
     return is_float(f.type(result).dtype) && f.type(result).elements() * 4 <= largest;
 }
 
+// By value: floats of the forward pass that are compared for equality. A gradient goes to the elements that equal a
+// maximum; the maximum is kept, and an element that is computed again may have other bits (kernels/ties.h). Views of a
+// value have its bits.
+Mask compared_values(const Function& f, std::size_t forward_ops) {
+    const Uses uses(f);
+    Mask out(f.values.size(), false);
+    for (const Op& op : f.ops) {
+        const std::optional<Comparison>& comparison = op_def(op.name).comparison;
+        if (!comparison || !is_equality(*comparison)) continue;
+        for (Value v : op.operands) {
+            std::int32_t k = uses.definition[v.index];
+            for (; k >= 0 && is_view(f.ops[static_cast<std::size_t>(k)]); k = uses.definition[v.index])
+                v = f.ops[static_cast<std::size_t>(k)].operands[0];
+            if (k >= 0 && static_cast<std::size_t>(k) < forward_ops && is_float(f.type(v).dtype)) out[v.index] = true;
+        }
+    }
+    return out;
+}
+
 }  // namespace
 
 std::optional<RecomputePolicy> parse_recompute_policy(std::string_view name) {
@@ -137,12 +156,14 @@ Mask choose_saved(const SplitPoint& split, RecomputePolicy policy) {
     FlowNetwork network(2 * n + 2);  // node v: v before it is saved; node n + v: behind that
     Mask origin(n, false);           // what cannot be computed again
     for (Value v : f.arguments) origin[v.index] = !split.available[v.index];
+    const Mask compared = compared_values(f, split.forward_ops);
     for (std::size_t k = 0; k < split.forward_ops; ++k) {
         const Op& op = f.ops[k];
         const Recompute cost = runs_function(op) ? Recompute::expensive : op_def(op.name).recompute;
         for (Value result : op.results) {
             bool keep = cost == Recompute::expensive ||
-                        (policy == RecomputePolicy::none && cost == Recompute::cheap && is_statistic(f, op, result));
+                        (policy == RecomputePolicy::none && cost == Recompute::cheap && is_statistic(f, op, result)) ||
+                        (policy == RecomputePolicy::none && compared[result.index] && !f.type(result).is_family());
             origin[result.index] = keep && policy != RecomputePolicy::block;
             if (origin[result.index]) continue;
             for (Value v : op.operands)

@@ -12,6 +12,7 @@
 #include "compiler/ir/structure.h"
 #include "compiler/kernels/costs.h"
 #include "compiler/kernels/evaluation.h"
+#include "compiler/kernels/ties.h"
 #include "compiler/passes/fusion/claim.h"
 #include "compiler/passes/precision/widen_kernel.h"
 #include "compiler/support/error.h"
@@ -137,7 +138,10 @@ void KernelGroups::describe_all() {
 const KernelFact& KernelGroups::fact_of(const std::vector<int>& ops, int group, const KernelOutline& kernel) {
     if (const KernelFact* known = facts_.find(kernel)) return *known;
     KernelFact fact;
-    if (const auto description = try_describe_kernel(extract(ops, group).function, &fact.why)) {
+    const Function function = extract(ops, group).function;
+    fact.why = loses_ties(function);
+    const auto description = fact.why.empty() ? try_describe_kernel(function, &fact.why) : std::nullopt;
+    if (description) {
         fact.why.clear();
         fact.cost = cost_of(*description);
         fact.bytes = bytes_moved(*description);

@@ -20,11 +20,7 @@ using namespace thunder;
 // basins_forward:
 //   largest = max_columns(gauge)
 //   added = gauge + softplus(difference) / largest
-//   largest_2 = max_columns(added)
-//   quotient = softplus(difference_2) / largest_2
-//   added_3 = abs(added + quotient) + 1
-//   logarithm = log(added_3)
-//   total_2 = sum_columns((added == largest_2))
+//   softplus = softplus(difference_2)
 //   sigmoid = sigmoid(difference_2)
 //   cosine = cos(product_2)
 //   sigmoid_2 = sigmoid(difference)
@@ -32,20 +28,17 @@ using namespace thunder;
 //   where difference = sin(gauge * basins_0_period) - basins_0_level
 //   where product_2 = added * basins_1_period
 //   where difference_2 = sin(product_2) - basins_1_level
-// Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add, Abs, Log
-void basins_forward(float* largest, float* added, float* largest_2, float* quotient, float* added_3, float* logarithm,
-    float* total_2, float* sigmoid, float* cosine, float* sigmoid_2, float* cosine_2, const float* gauge,
-    const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
-    const float* basins_1_level, Stream& stream) {
-    const Timed timed("basins_forward", {.bytes = 2360, .flops = 18120}, stream);
+// Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add
+void basins_forward(float* largest, float* added, float* softplus, float* sigmoid, float* cosine, float* sigmoid_2,
+    float* cosine_2, const float* gauge, const float* basins_0_period, const float* basins_0_level,
+    const float* basins_1_period, const float* basins_1_level, Stream& stream) {
+    const Timed timed("basins_forward", {.bytes = 1832, .flops = 9540}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* gauge_row = gauge + row * width;
             float* added_row = added + row * width;
-            float* quotient_row = quotient + row * width;
-            float* added_3_row = added_3 + row * width;
-            float* logarithm_row = logarithm + row * width;
+            float* softplus_row = softplus + row * width;
             float* sigmoid_row = sigmoid + row * width;
             float* cosine_row = cosine + row * width;
             float* sigmoid_2_row = sigmoid_2 + row * width;
@@ -55,46 +48,62 @@ void basins_forward(float* largest, float* added, float* largest_2, float* quoti
                 return gauge_row[c];
             });
             const float basins_1_level_of_row = basins_1_level[row];
-            const float largest_2_of_row = row_max<float>(width, [&](std::int64_t c) {
-                const float difference = vec_math::sin(gauge_row[c] * basins_0_period[c]) - basins_0_level_of_row;
-                const float softplus = std::max<float>(difference, 0) +
-                    vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
-                return gauge_row[c] + softplus / largest_of_row;
-            });
-            const float total_2_of_row = row_sum<float>(width, [&](std::int64_t c) {
-                const float difference = vec_math::sin(gauge_row[c] * basins_0_period[c]) - basins_0_level_of_row;
-                const float softplus = std::max<float>(difference, 0) +
-                    vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
-                return static_cast<float>(gauge_row[c] + softplus / largest_of_row == largest_2_of_row);
-            });
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
                 const float product = gauge_row[c] * basins_0_period[c];
                 const float difference = vec_math::sin(product) - basins_0_level_of_row;
-                const float softplus = std::max<float>(difference, 0) +
+                const float softplus_c = std::max<float>(difference, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
-                const float added_c = gauge_row[c] + softplus / largest_of_row;
+                const float added_c = gauge_row[c] + softplus_c / largest_of_row;
                 const float product_2 = added_c * basins_1_period[c];
                 const float difference_2 = vec_math::sin(product_2) - basins_1_level_of_row;
-                const float softplus_2 = std::max<float>(difference_2, 0) +
+                const float softplus_c_2 = std::max<float>(difference_2, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference_2)) + 1.0F);
-                const float quotient_c = softplus_2 / largest_2_of_row;
-                const float added_3_c = vec_math::abs(added_c + quotient_c) + 1.0F;
-                const float logarithm_c = vec_math::log(added_3_c);
                 const float sigmoid_c = vec_math::sigmoid(difference_2);
                 const float cosine_c = vec_math::cos(product_2);
                 const float sigmoid_2_c = vec_math::sigmoid(difference);
                 const float cosine_2_c = vec_math::cos(product);
                 added_row[c] = added_c;
-                quotient_row[c] = quotient_c;
-                added_3_row[c] = added_3_c;
-                logarithm_row[c] = logarithm_c;
+                softplus_row[c] = softplus_c_2;
                 sigmoid_row[c] = sigmoid_c;
                 cosine_row[c] = cosine_c;
                 sigmoid_2_row[c] = sigmoid_2_c;
                 cosine_2_row[c] = cosine_2_c;
             }
             largest[row] = largest_of_row;
+        }
+    });
+}
+
+// log_sum_rows:
+//   largest_2 = max_columns(added)
+//   added_3 = abs(added + softplus / largest_2) + 1
+//   logarithm = log(added_3)
+//   total_2 = sum_columns((added == largest_2))
+// Replaces ReduceMax, Div, Add, Abs, Log
+void log_sum_rows(float* largest_2, float* added_3, float* logarithm, float* total_2, const float* added,
+    const float* softplus, Stream& stream) {
+    const Timed timed("log_sum_rows", {.bytes = 1008, .flops = 1860}, stream);
+    constexpr std::int64_t rows = 6, width = 10;
+    parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+            const float* added_row = added + row * width;
+            const float* softplus_row = softplus + row * width;
+            float* added_3_row = added_3 + row * width;
+            float* logarithm_row = logarithm + row * width;
+            const float largest_2_of_row = row_max<float>(width, [&](std::int64_t c) {
+                return added_row[c];
+            });
+            const float total_2_of_row = row_sum<float>(width, [&](std::int64_t c) {
+                return static_cast<float>(added_row[c] == largest_2_of_row);
+            });
+            #pragma omp simd
+            for (std::int64_t c = 0; c < width; ++c) {
+                const float added_3_c = vec_math::abs(added_row[c] + softplus_row[c] / largest_2_of_row) + 1.0F;
+                const float logarithm_c = vec_math::log(added_3_c);
+                added_3_row[c] = added_3_c;
+                logarithm_row[c] = logarithm_c;
+            }
             largest_2[row] = largest_2_of_row;
             total_2[row] = total_2_of_row;
         }
@@ -158,19 +167,20 @@ void loss_forward_backward(float* dtotal, float* loss_sum, const float* total, c
 // shore_slope_and_basins_1_period_gradients:
 //   dshore_slope += (logarithmᵀ * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithmᵀ
 //   dadded_2 = (-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal * sineᵀ) : 0) *
-//       shore_slopeᵀ) / added_3 * sign(added + quotient)
+//       shore_slopeᵀ) / added_3 * sign(added + softplus / largest_2)
 //   dbasins_1_level_terms = -ddifference_2
 //   dadded_part_2 = ddifference_2 * cosine * basins_1_period
 //   where greater = logarithm * shore_slopeᵀ > 0.5
 //   where ddifference_2 = dadded_2 / largest_2 * sigmoid
 //   dbasins_1_period += sum_rows((-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sineᵀ) : 0) * shore_slopeᵀ) / added_3 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
-// Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
+//       sineᵀ) : 0) * shore_slopeᵀ) / added_3 * sign(added + softplus / largest_2) / largest_2 * sigmoid * cosine *
+//       added)
+// Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Div, Add, Abs, Softplus, Sub, Sin
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
-    const float* shore_slope, const float* added_3, const float* added, const float* quotient, const float* largest_2,
+    const float* shore_slope, const float* added_3, const float* softplus, const float* largest_2, const float* added,
     const float* sigmoid, const float* cosine, const float* basins_1_period, WriteMode mode, Stream& stream) {
-    const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
+    const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3130}, stream);
     {
         // dshore_slope
         constexpr std::int64_t rows = 10, width = 6;
@@ -201,7 +211,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                 const float* sine_column = sine + row;
                 const float* added_3_row = added_3 + row * width;
                 const float* added_row = added + row * width;
-                const float* quotient_row = quotient + row * width;
+                const float* softplus_row = softplus + row * width;
                 const float* sigmoid_row = sigmoid + row * width;
                 const float* cosine_row = cosine + row * width;
                 float* dadded_2_row = dadded_2 + row * width;
@@ -216,7 +226,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                     const float inverse = 1.0F / logarithm_row[c];
                     const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
                         (greater ? dchosen : 0.0F) * shore_slope_column[c * rows];
-                    const float added_2 = added_row[c] + quotient_row[c];
+                    const float added_2 = added_row[c] + softplus_row[c] / largest_2_of_row;
                     const float dadded_2_c = dlogarithm / added_3_row[c] *
                         static_cast<float>((added_2 > 0) - (added_2 < 0));
                     const float ddifference_2 = dadded_2_c / largest_2_of_row * sigmoid_row[c];
@@ -243,7 +253,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                     const float inverse = 1.0F / logarithm[r * n + i];
                     const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
                         (greater ? dchosen : 0.0F) * shore_slope[i * 6 + r];
-                    const float added_2 = added[r * n + i] + quotient[r * n + i];
+                    const float added_2 = added[r * n + i] + softplus[r * n + i] / largest_2[r];
                     const float ddifference_2 = dlogarithm / added_3[r * n + i] *
                         static_cast<float>((added_2 > 0) - (added_2 < 0)) / largest_2[r] * sigmoid[r * n + i];
                     dbasins_1_period_step += ddifference_2 * cosine[r * n + i] * added[r * n + i];
@@ -276,21 +286,21 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_leve
 // basins_0_level_gradient:
 //   dbasins_0_level += sum_columns(-ddifference)
 //   dbasins_0_period_terms = ddifference * cosine_2 * gauge
-//   where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * quotient / largest_2)) / total_2)
-//       + dadded_part_2) / largest * sigmoid_2
+//   where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * (softplus / largest_2) /
+//       largest_2)) / total_2) + dadded_part_2) / largest * sigmoid_2
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
-void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* dadded_2,
-    const float* quotient, const float* largest_2, const float* total_2, const float* added, const float* dadded_part_2,
+void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* softplus,
+    const float* largest_2, const float* dadded_2, const float* total_2, const float* added, const float* dadded_part_2,
     const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, WriteMode mode,
     Stream& stream) {
-    const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
+    const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1398}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     const bool overwrite = mode == WriteMode::overwrite;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* dadded_2_row = dadded_2 + row * width;
             const float* added_row = added + row * width;
-            const float* quotient_row = quotient + row * width;
+            const float* softplus_row = softplus + row * width;
             const float* dadded_part_2_row = dadded_part_2 + row * width;
             const float* sigmoid_2_row = sigmoid_2 + row * width;
             const float* cosine_2_row = cosine_2 + row * width;
@@ -298,7 +308,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
             float* dbasins_0_period_terms_row = dbasins_0_period_terms + row * width;
             const float largest_2_of_row = largest_2[row];
             const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                return -(dadded_2_row[c] * quotient_row[c] / largest_2_of_row);
+                return -(dadded_2_row[c] * (softplus_row[c] / largest_2_of_row) / largest_2_of_row);
             });
             const float quotient_4 = sum / total_2[row];
             const float largest_of_row = largest[row];

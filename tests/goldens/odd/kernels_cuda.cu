@@ -7,14 +7,19 @@
 
 using namespace kernels;
 
-void basins_forward(float* largest, float* added, float* largest_2, float* quotient, float* added_3, float* logarithm,
-    float* total_2, float* sigmoid, float* cosine, float* sigmoid_2, float* cosine_2, const float* gauge,
-    const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
-    const float* basins_1_level, Stream& stream) {
-    const Timed timed("basins_forward", {.bytes = 2360, .flops = 18120}, stream);
-    launch("basins_forward", basins_forward_kernel, 1, 256, stream, largest, added, largest_2, quotient, added_3,
-        logarithm, total_2, sigmoid, cosine, sigmoid_2, cosine_2, gauge, basins_0_period, basins_0_level,
-        basins_1_period, basins_1_level);
+void basins_forward(float* largest, float* added, float* softplus, float* sigmoid, float* cosine, float* sigmoid_2,
+    float* cosine_2, const float* gauge, const float* basins_0_period, const float* basins_0_level,
+    const float* basins_1_period, const float* basins_1_level, Stream& stream) {
+    const Timed timed("basins_forward", {.bytes = 1832, .flops = 9540}, stream);
+    launch("basins_forward", basins_forward_kernel, 1, 256, stream, largest, added, softplus, sigmoid, cosine,
+        sigmoid_2, cosine_2, gauge, basins_0_period, basins_0_level, basins_1_period, basins_1_level);
+}
+
+void log_sum_rows(float* largest_2, float* added_3, float* logarithm, float* total_2, const float* added,
+    const float* softplus, Stream& stream) {
+    const Timed timed("log_sum_rows", {.bytes = 1008, .flops = 1860}, stream);
+    launch("log_sum_rows", log_sum_rows_kernel, 1, 256, stream, largest_2, added_3, logarithm, total_2, added,
+        softplus);
 }
 
 void shore_forward(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
@@ -31,16 +36,16 @@ void loss_forward_backward(float* dtotal, float* loss_sum, const float* total, c
 
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
-    const float* shore_slope, const float* added_3, const float* added, const float* quotient, const float* largest_2,
+    const float* shore_slope, const float* added_3, const float* softplus, const float* largest_2, const float* added,
     const float* sigmoid, const float* cosine, const float* basins_1_period, WriteMode mode, Stream& stream) {
-    const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
+    const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3130}, stream);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_1, 1, 256, stream,
         dshore_slope, dtotal, sine, logarithm, shore_slope, mode);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_2, 1, 256, stream,
-        dadded_2, dbasins_1_level_terms, dadded_part_2, dtotal, sine, logarithm, shore_slope, added_3, added, quotient,
-        largest_2, sigmoid, cosine, basins_1_period);
+        dadded_2, dbasins_1_level_terms, dadded_part_2, dtotal, sine, logarithm, shore_slope, added_3, softplus,
+        largest_2, added, sigmoid, cosine, basins_1_period);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_3, 1, 256, stream,
-        dbasins_1_period, dtotal, sine, logarithm, shore_slope, added_3, added, quotient, largest_2, sigmoid, cosine,
+        dbasins_1_period, dtotal, sine, logarithm, shore_slope, added_3, softplus, largest_2, added, sigmoid, cosine,
         mode);
 }
 
@@ -51,13 +56,13 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_leve
         dbasins_1_level_terms, mode);
 }
 
-void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* dadded_2,
-    const float* quotient, const float* largest_2, const float* total_2, const float* added, const float* dadded_part_2,
+void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* softplus,
+    const float* largest_2, const float* dadded_2, const float* total_2, const float* added, const float* dadded_part_2,
     const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, WriteMode mode,
     Stream& stream) {
-    const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
+    const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1398}, stream);
     launch("basins_0_level_gradient", basins_0_level_gradient_kernel, 1, 256, stream, dbasins_0_level,
-        dbasins_0_period_terms, dadded_2, quotient, largest_2, total_2, added, dadded_part_2, largest, sigmoid_2,
+        dbasins_0_period_terms, softplus, largest_2, dadded_2, total_2, added, dadded_part_2, largest, sigmoid_2,
         cosine_2, gauge, mode);
 }
 

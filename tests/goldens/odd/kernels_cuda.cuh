@@ -14,11 +14,7 @@ namespace kernels {
 // basins_forward:
 //   largest = max_columns(gauge)
 //   added = gauge + softplus(difference) / largest
-//   largest_2 = max_columns(added)
-//   quotient = softplus(difference_2) / largest_2
-//   added_3 = abs(added + quotient) + 1
-//   logarithm = log(added_3)
-//   total_2 = sum_columns((added == largest_2))
+//   softplus = softplus(difference_2)
 //   sigmoid = sigmoid(difference_2)
 //   cosine = cos(product_2)
 //   sigmoid_2 = sigmoid(difference)
@@ -26,10 +22,9 @@ namespace kernels {
 //   where difference = sin(gauge * basins_0_period) - basins_0_level
 //   where product_2 = added * basins_1_period
 //   where difference_2 = sin(product_2) - basins_1_level
-// Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add, Abs, Log
+// Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add
 // A warp for each row; a row stays in registers.
-THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float> added, Aliased<float> largest_2,
-    Aliased<float> quotient, Aliased<float> added_3, Aliased<float> logarithm, Aliased<float> total_2,
+THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float> added, Aliased<float> softplus,
     Aliased<float> sigmoid, Aliased<float> cosine, Aliased<float> sigmoid_2, Aliased<float> cosine_2,
     Aliased<const float> gauge, Global<const float> basins_0_period, Aliased<const float> basins_0_level,
     Global<const float> basins_1_period, Aliased<const float> basins_1_level) {
@@ -38,7 +33,6 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
     const int row = block_index() * 8 + warp();
     if (row >= rows) return;
     Vec<float, 2> gauge_v;
-    Vec<float, 2> basins_0_period_v;
     const float basins_0_level_of_row = basins_0_level[row];
     const float basins_1_level_of_row = basins_1_level[row];
     float largest_of_row = -math::infinity();
@@ -50,35 +44,11 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
         }
     }
     largest_of_row = warp_max(largest_of_row);
-    float largest_2_of_row = -math::infinity();
     if (c < width) {
-        basins_0_period_v = load<2>(basins_0_period + c);
-        THUNDER_UNROLL
-        for (int e = 0; e < 2; ++e) {
-            const float difference = math::sin(gauge_v[e] * basins_0_period_v[e]) - basins_0_level_of_row;
-            const float softplus = math::max<float>(difference, 0) +
-                math::log(math::exp(-math::abs(difference)) + 1.0F);
-            largest_2_of_row = math::max<float>(largest_2_of_row, gauge_v[e] + softplus / largest_of_row);
-        }
-    }
-    largest_2_of_row = warp_max(largest_2_of_row);
-    float total_2_of_row = 0.0F;
-    if (c < width) {
-        THUNDER_UNROLL
-        for (int e = 0; e < 2; ++e) {
-            const float difference = math::sin(gauge_v[e] * basins_0_period_v[e]) - basins_0_level_of_row;
-            const float softplus = math::max<float>(difference, 0) +
-                math::log(math::exp(-math::abs(difference)) + 1.0F);
-            total_2_of_row += static_cast<float>(gauge_v[e] + softplus / largest_of_row == largest_2_of_row);
-        }
-    }
-    total_2_of_row = warp_sum(total_2_of_row);
-    if (c < width) {
+        const auto basins_0_period_v = load<2>(basins_0_period + c);
         const auto basins_1_period_v = load<2>(basins_1_period + c);
         Vec<float, 2> added_v;
-        Vec<float, 2> quotient_v;
-        Vec<float, 2> added_3_v;
-        Vec<float, 2> logarithm_v;
+        Vec<float, 2> softplus_v;
         Vec<float, 2> sigmoid_v;
         Vec<float, 2> cosine_v;
         Vec<float, 2> sigmoid_2_v;
@@ -87,28 +57,21 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
         for (int e = 0; e < 2; ++e) {
             const float product = gauge_v[e] * basins_0_period_v[e];
             const float difference = math::sin(product) - basins_0_level_of_row;
-            const float softplus = math::max<float>(difference, 0) +
+            const float softplus_c = math::max<float>(difference, 0) +
                 math::log(math::exp(-math::abs(difference)) + 1.0F);
-            const float added_c = gauge_v[e] + softplus / largest_of_row;
+            const float added_c = gauge_v[e] + softplus_c / largest_of_row;
             const float product_2 = added_c * basins_1_period_v[e];
             const float difference_2 = math::sin(product_2) - basins_1_level_of_row;
-            const float softplus_2 = math::max<float>(difference_2, 0) +
-                math::log(math::exp(-math::abs(difference_2)) + 1.0F);
-            const float quotient_c = softplus_2 / largest_2_of_row;
-            const float added_3_c = math::abs(added_c + quotient_c) + 1.0F;
             added_v[e] = added_c;
-            quotient_v[e] = quotient_c;
-            added_3_v[e] = added_3_c;
-            logarithm_v[e] = math::log(added_3_c);
+            softplus_v[e] = math::max<float>(difference_2, 0) +
+                math::log(math::exp(-math::abs(difference_2)) + 1.0F);
             sigmoid_v[e] = math::sigmoid(difference_2);
             cosine_v[e] = math::cos(product_2);
             sigmoid_2_v[e] = math::sigmoid(difference);
             cosine_2_v[e] = math::cos(product);
         }
         store(added + row * width + c, added_v);
-        store(quotient + row * width + c, quotient_v);
-        store(added_3 + row * width + c, added_3_v);
-        store(logarithm + row * width + c, logarithm_v);
+        store(softplus + row * width + c, softplus_v);
         store(sigmoid + row * width + c, sigmoid_v);
         store(cosine + row * width + c, cosine_v);
         store(sigmoid_2 + row * width + c, sigmoid_2_v);
@@ -117,6 +80,54 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
     warp_barrier();
     if (lane() == 0) {
         largest[row] = largest_of_row;
+    }
+}
+
+// log_sum_rows:
+//   largest_2 = max_columns(added)
+//   added_3 = abs(added + softplus / largest_2) + 1
+//   logarithm = log(added_3)
+//   total_2 = sum_columns((added == largest_2))
+// Replaces ReduceMax, Div, Add, Abs, Log
+// A warp for each row; a row stays in registers.
+THUNDER_KERNEL(256) log_sum_rows_kernel(Global<float> largest_2, Aliased<float> added_3, Aliased<float> logarithm,
+    Global<float> total_2, Aliased<const float> added, Aliased<const float> softplus) {
+    constexpr int rows = 6, width = 10;
+    const int c = lane() * 2;
+    const int row = block_index() * 8 + warp();
+    if (row >= rows) return;
+    Vec<float, 2> added_v;
+    float largest_2_of_row = -math::infinity();
+    if (c < width) {
+        added_v = load<2>(added + row * width + c);
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            largest_2_of_row = math::max<float>(largest_2_of_row, added_v[e]);
+        }
+    }
+    largest_2_of_row = warp_max(largest_2_of_row);
+    float total_2_of_row = 0.0F;
+    if (c < width) {
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            total_2_of_row += static_cast<float>(added_v[e] == largest_2_of_row);
+        }
+    }
+    total_2_of_row = warp_sum(total_2_of_row);
+    if (c < width) {
+        const auto softplus_v = load<2>(softplus + row * width + c);
+        Vec<float, 2> added_3_v;
+        Vec<float, 2> logarithm_v;
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            const float added_3_c = math::abs(added_v[e] + softplus_v[e] / largest_2_of_row) + 1.0F;
+            added_3_v[e] = added_3_c;
+            logarithm_v[e] = math::log(added_3_c);
+        }
+        store(added_3 + row * width + c, added_3_v);
+        store(logarithm + row * width + c, logarithm_v);
+    }
+    if (lane() == 0) {
         largest_2[row] = largest_2_of_row;
         total_2[row] = total_2_of_row;
     }
@@ -226,14 +237,15 @@ THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<f
 // shore_slope_and_basins_1_period_gradients:
 //   dshore_slope += (logarithmᵀ * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithmᵀ
 //   dadded_2 = (-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal * sineᵀ) : 0) *
-//       shore_slopeᵀ) / added_3 * sign(added + quotient)
+//       shore_slopeᵀ) / added_3 * sign(added + softplus / largest_2)
 //   dbasins_1_level_terms = -ddifference_2
 //   dadded_part_2 = ddifference_2 * cosine * basins_1_period
 //   where greater = logarithm * shore_slopeᵀ > 0.5
 //   where ddifference_2 = dadded_2 / largest_2 * sigmoid
 //   dbasins_1_period += sum_rows((-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sineᵀ) : 0) * shore_slopeᵀ) / added_3 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
-// Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
+//       sineᵀ) : 0) * shore_slopeᵀ) / added_3 * sign(added + softplus / largest_2) / largest_2 * sigmoid * cosine *
+//       added)
+// Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Div, Add, Abs, Softplus, Sub, Sin
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> dshore_slope, Global<const float> dtotal,
     Global<const float> sine, Global<const float> logarithm, Global<const float> shore_slope, WriteMode mode) {
@@ -262,7 +274,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> d
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> dadded_2,
     Global<float> dbasins_1_level_terms, Global<float> dadded_part_2, Global<const float> dtotal,
     Global<const float> sine, Global<const float> logarithm, Global<const float> shore_slope,
-    Global<const float> added_3, Global<const float> added, Global<const float> quotient, Global<const float> largest_2,
+    Global<const float> added_3, Global<const float> softplus, Global<const float> largest_2, Global<const float> added,
     Global<const float> sigmoid, Global<const float> cosine, Aliased<const float> basins_1_period) {
     constexpr int rows = 6, width = 10;
     const int i = block_index() * 256 + thread_index();
@@ -272,7 +284,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
     const auto logarithm_v = load<2>(logarithm + row * width + c);
     const auto added_3_v = load<2>(added_3 + row * width + c);
     const auto added_v = load<2>(added + row * width + c);
-    const auto quotient_v = load<2>(quotient + row * width + c);
+    const auto softplus_v = load<2>(softplus + row * width + c);
     const auto sigmoid_v = load<2>(sigmoid + row * width + c);
     const auto cosine_v = load<2>(cosine + row * width + c);
     const auto basins_1_period_v = load<2>(basins_1_period + c);
@@ -286,7 +298,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
         const float inverse = 1.0F / logarithm_v[e];
         const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) + (greater ? dchosen : 0.0F) *
             shore_slope[row + (c + e) * rows];
-        const float added_2 = added_v[e] + quotient_v[e];
+        const float added_2 = added_v[e] + softplus_v[e] / largest_2[row];
         const float dadded_2_c = dlogarithm / added_3_v[e] * static_cast<float>((added_2 > 0) - (added_2 < 0));
         const float ddifference_2 = dadded_2_c / largest_2[row] * sigmoid_v[e];
         dadded_2_v[e] = dadded_2_c;
@@ -301,9 +313,9 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> dbasins_1_period,
     Global<const float> dtotal, Global<const float> sine, Global<const float> logarithm,
-    Global<const float> shore_slope, Global<const float> added_3, Global<const float> added,
-    Global<const float> quotient, Global<const float> largest_2, Global<const float> sigmoid,
-    Global<const float> cosine, WriteMode mode) {
+    Global<const float> shore_slope, Global<const float> added_3, Global<const float> softplus,
+    Global<const float> largest_2, Global<const float> added, Global<const float> sigmoid, Global<const float> cosine,
+    WriteMode mode) {
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
@@ -317,9 +329,9 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
     Vec<float, 2> added_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) added_v[r] = load<2>(added + r * n + i);
-    Vec<float, 2> quotient_v[6];
+    Vec<float, 2> softplus_v[6];
     THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) quotient_v[r] = load<2>(quotient + r * n + i);
+    for (int r = 0; r < 6; ++r) softplus_v[r] = load<2>(softplus + r * n + i);
     Vec<float, 2> sigmoid_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) sigmoid_v[r] = load<2>(sigmoid + r * n + i);
@@ -338,7 +350,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
             const float inverse = 1.0F / logarithm_v[r][e];
             const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) + (greater ? dchosen : 0.0F) *
                 shore_slope[(i + e) * 6 + r];
-            const float added_2 = added_v[r][e] + quotient_v[r][e];
+            const float added_2 = added_v[r][e] + softplus_v[r][e] / largest_2[r];
             const float ddifference_2 = dlogarithm / added_3_v[r][e] *
                 static_cast<float>((added_2 > 0) - (added_2 < 0)) / largest_2[r] * sigmoid_v[r][e];
             dbasins_1_period_step += ddifference_2 * cosine_v[r][e] * added_v[r][e];
@@ -378,13 +390,13 @@ THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_leve
 // basins_0_level_gradient:
 //   dbasins_0_level += sum_columns(-ddifference)
 //   dbasins_0_period_terms = ddifference * cosine_2 * gauge
-//   where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * quotient / largest_2)) / total_2)
-//       + dadded_part_2) / largest * sigmoid_2
+//   where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * (softplus / largest_2) /
+//       largest_2)) / total_2) + dadded_part_2) / largest * sigmoid_2
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_level,
-    Aliased<float> dbasins_0_period_terms, Aliased<const float> dadded_2, Aliased<const float> quotient,
-    Aliased<const float> largest_2, Aliased<const float> total_2, Aliased<const float> added,
+    Aliased<float> dbasins_0_period_terms, Aliased<const float> softplus, Aliased<const float> largest_2,
+    Aliased<const float> dadded_2, Aliased<const float> total_2, Aliased<const float> added,
     Aliased<const float> dadded_part_2, Aliased<const float> largest, Aliased<const float> sigmoid_2,
     Aliased<const float> cosine_2, Aliased<const float> gauge, WriteMode mode) {
     constexpr int rows = 6, width = 10;
@@ -401,10 +413,10 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     float sum = 0.0F;
     if (c < width) {
         dadded_2_v = load<2>(dadded_2 + row * width + c);
-        const auto quotient_v = load<2>(quotient + row * width + c);
+        const auto softplus_v = load<2>(softplus + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            sum += -(dadded_2_v[e] * quotient_v[e] / largest_2_of_row);
+            sum += -(dadded_2_v[e] * (softplus_v[e] / largest_2_of_row) / largest_2_of_row);
         }
     }
     sum = warp_sum(sum);

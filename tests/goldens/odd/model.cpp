@@ -39,15 +39,15 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     // activations, in memory that is reused
     float* const largest = at<float>(arenas_.scratch, offset::largest);  // (6,1)
     float* const added = at<float>(arenas_.scratch, offset::added);  // (6,10)
-    float* const largest_2 = at<float>(arenas_.scratch, offset::largest_2);  // (6,1)
-    float* const quotient = at<float>(arenas_.scratch, offset::quotient);  // (6,10)
-    float* const added_3 = at<float>(arenas_.scratch, offset::added_3);  // (6,10)
-    float* const logarithm = at<float>(arenas_.scratch, offset::logarithm);  // (6,10)
-    float* const total_2 = at<float>(arenas_.scratch, offset::total_2);  // (6,1)
+    float* const softplus = at<float>(arenas_.scratch, offset::softplus);  // (6,10)
     float* const sigmoid = at<float>(arenas_.scratch, offset::sigmoid);  // (6,10)
     float* const cosine = at<float>(arenas_.scratch, offset::cosine);  // (6,10)
     float* const sigmoid_2 = at<float>(arenas_.scratch, offset::sigmoid_2);  // (6,10)
     float* const cosine_2 = at<float>(arenas_.scratch, offset::cosine_2);  // (6,10)
+    float* const largest_2 = at<float>(arenas_.scratch, offset::largest_2);  // (6,1)
+    float* const added_3 = at<float>(arenas_.scratch, offset::added_3);  // (6,10)
+    float* const logarithm = at<float>(arenas_.scratch, offset::logarithm);  // (6,10)
+    float* const total_2 = at<float>(arenas_.scratch, offset::total_2);  // (6,1)
     float* const total = at<float>(arenas_.scratch, offset::total);  // (6)
     float* const sine = at<float>(arenas_.scratch, offset::sine);  // (10,6)
     float* const dtotal = at<float>(arenas_.scratch, offset::dtotal);  // (6)
@@ -56,9 +56,14 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     float* const dadded_part_2 = at<float>(arenas_.scratch, offset::dadded_part_2);  // (6,10)
     float* const dbasins_0_period_terms = at<float>(arenas_.scratch, offset::dbasins_0_period_terms);  // (6,10)
 
-    // the 14 equations stand with the kernel
-    basins_forward(largest, added, largest_2, quotient, added_3, logarithm, total_2, sigmoid, cosine, sigmoid_2,
-        cosine_2, gauge, w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
+    // the 10 equations stand with the kernel
+    basins_forward(largest, added, softplus, sigmoid, cosine, sigmoid_2, cosine_2, gauge, w_basins_0_period,
+        w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
+    // largest_2 = max_columns(added)
+    // added_3 = abs(added + softplus / largest_2) + 1
+    // logarithm = log(added_3)
+    // total_2 = sum_columns((added == largest_2))
+    log_sum_rows(largest_2, added_3, logarithm, total_2, added, softplus, stream);
     // total = sum_rows(cos(chosen))
     // sine = sin(chosen)
     // where chosen = logarithmᵀ * w_shore_slope > 0.5 ? logarithmᵀ * w_shore_slope : 1 / logarithmᵀ
@@ -70,15 +75,15 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     loss_forward_backward(dtotal, &arenas_.scalars->loss_sum, total, &arenas_.scalars->dloss, stream);
     // the 7 equations stand with the kernel
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded_2, dbasins_1_level_terms, dadded_part_2,
-        g_basins_1_period, dtotal, sine, logarithm, w_shore_slope, added_3, added, quotient, largest_2, sigmoid, cosine,
+        g_basins_1_period, dtotal, sine, logarithm, w_shore_slope, added_3, softplus, largest_2, added, sigmoid, cosine,
         w_basins_1_period, mode, stream);
     // g_basins_1_level += sum_columns(dbasins_1_level_terms)
     basins_1_level_gradient(g_basins_1_level, dbasins_1_level_terms, mode, stream);
     // g_basins_0_level += sum_columns(-ddifference)
     // dbasins_0_period_terms = ddifference * cosine_2 * gauge
-    // where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * quotient / largest_2)) /
-    // total_2) + dadded_part_2) / largest * sigmoid_2
-    basins_0_level_gradient(g_basins_0_level, dbasins_0_period_terms, dadded_2, quotient, largest_2, total_2, added,
+    // where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * (softplus / largest_2) /
+    // largest_2)) / total_2) + dadded_part_2) / largest * sigmoid_2
+    basins_0_level_gradient(g_basins_0_level, dbasins_0_period_terms, softplus, largest_2, dadded_2, total_2, added,
         dadded_part_2, largest, sigmoid_2, cosine_2, gauge, mode, stream);
     // g_basins_0_period += sum_rows(dbasins_0_period_terms)
     basins_0_period_gradient(g_basins_0_period, dbasins_0_period_terms, mode, stream);

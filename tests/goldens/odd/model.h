@@ -36,15 +36,15 @@ inline constexpr std::int64_t g_basins_1_level = 192;
 inline constexpr std::int64_t g_shore_slope = 256;
 inline constexpr std::int64_t largest = 3072;
 inline constexpr std::int64_t added = 0;
+inline constexpr std::int64_t softplus = 256;
+inline constexpr std::int64_t sigmoid = 512;
+inline constexpr std::int64_t cosine = 768;
+inline constexpr std::int64_t sigmoid_2 = 1024;
+inline constexpr std::int64_t cosine_2 = 1280;
 inline constexpr std::int64_t largest_2 = 3136;
-inline constexpr std::int64_t quotient = 256;
-inline constexpr std::int64_t added_3 = 512;
-inline constexpr std::int64_t logarithm = 768;
+inline constexpr std::int64_t added_3 = 1536;
+inline constexpr std::int64_t logarithm = 1792;
 inline constexpr std::int64_t total_2 = 3200;
-inline constexpr std::int64_t sigmoid = 1024;
-inline constexpr std::int64_t cosine = 1280;
-inline constexpr std::int64_t sigmoid_2 = 1536;
-inline constexpr std::int64_t cosine_2 = 1792;
 inline constexpr std::int64_t total = 2304;
 inline constexpr std::int64_t sine = 2048;
 inline constexpr std::int64_t dtotal = 3264;
@@ -107,28 +107,28 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"second_moment_basins_1_period", "(10)", "f32", "optimizer", 640, 40, 1, 0, "always", "-"},
     {"second_moment_basins_1_level", "(6,1)", "f32", "optimizer", 704, 24, 1, 0, "always", "-"},
     {"second_moment_shore_slope", "(10,6)", "f32", "optimizer", 768, 240, 1, 0, "always", "-"},
-    {"forward_backward.added", "(6,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.quotient", "(6,10)", "f32", "scratch", 256, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.added_3", "(6,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 1 to 4",
+    {"forward_backward.added", "(6,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 1 to 7", "-"},
+    {"forward_backward.softplus", "(6,10)", "f32", "scratch", 256, 240, 1, 0, "forward_backward, calls 1 to 7", "-"},
+    {"forward_backward.sigmoid", "(6,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 1 to 5",
     "dbasins_0_period_terms"},
     {"forward_backward.dbasins_0_period_terms", "(6,10)", "f32", "scratch", 512, 240, 1, 0,
-    "forward_backward, calls 6 to 7", "added_3"},
-    {"forward_backward.logarithm", "(6,10)", "f32", "scratch", 768, 240, 1, 0, "forward_backward, calls 1 to 4", "-"},
-    {"forward_backward.sigmoid", "(6,10)", "f32", "scratch", 1024, 240, 1, 0, "forward_backward, calls 1 to 4", "-"},
-    {"forward_backward.cosine", "(6,10)", "f32", "scratch", 1280, 240, 1, 0, "forward_backward, calls 1 to 4", "-"},
-    {"forward_backward.sigmoid_2", "(6,10)", "f32", "scratch", 1536, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.cosine_2", "(6,10)", "f32", "scratch", 1792, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.sine", "(10,6)", "f32", "scratch", 2048, 240, 1, 0, "forward_backward, calls 2 to 4", "-"},
-    {"forward_backward.total", "(6)", "f32", "scratch", 2304, 24, 1, 0, "forward_backward, calls 2 to 3", "dadded_2"},
-    {"forward_backward.dadded_2", "(6,10)", "f32", "scratch", 2304, 240, 1, 0, "forward_backward, calls 4 to 6",
+    "forward_backward, calls 7 to 8", "sigmoid"},
+    {"forward_backward.cosine", "(6,10)", "f32", "scratch", 768, 240, 1, 0, "forward_backward, calls 1 to 5", "-"},
+    {"forward_backward.sigmoid_2", "(6,10)", "f32", "scratch", 1024, 240, 1, 0, "forward_backward, calls 1 to 7", "-"},
+    {"forward_backward.cosine_2", "(6,10)", "f32", "scratch", 1280, 240, 1, 0, "forward_backward, calls 1 to 7", "-"},
+    {"forward_backward.added_3", "(6,10)", "f32", "scratch", 1536, 240, 1, 0, "forward_backward, calls 2 to 5", "-"},
+    {"forward_backward.logarithm", "(6,10)", "f32", "scratch", 1792, 240, 1, 0, "forward_backward, calls 2 to 5", "-"},
+    {"forward_backward.sine", "(10,6)", "f32", "scratch", 2048, 240, 1, 0, "forward_backward, calls 3 to 5", "-"},
+    {"forward_backward.total", "(6)", "f32", "scratch", 2304, 24, 1, 0, "forward_backward, calls 3 to 4", "dadded_2"},
+    {"forward_backward.dadded_2", "(6,10)", "f32", "scratch", 2304, 240, 1, 0, "forward_backward, calls 5 to 7",
     "total"},
     {"forward_backward.dbasins_1_level_terms", "(6,10)", "f32", "scratch", 2560, 240, 1, 0,
-    "forward_backward, calls 4 to 5", "-"},
-    {"forward_backward.dadded_part_2", "(6,10)", "f32", "scratch", 2816, 240, 1, 0, "forward_backward, calls 4 to 6",
+    "forward_backward, calls 5 to 6", "-"},
+    {"forward_backward.dadded_part_2", "(6,10)", "f32", "scratch", 2816, 240, 1, 0, "forward_backward, calls 5 to 7",
     "-"},
-    {"forward_backward.largest", "(6,1)", "f32", "scratch", 3072, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.largest_2", "(6,1)", "f32", "scratch", 3136, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.total_2", "(6,1)", "f32", "scratch", 3200, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.dtotal", "(6)", "f32", "scratch", 3264, 24, 1, 0, "forward_backward, calls 3 to 4", "-"},
+    {"forward_backward.largest", "(6,1)", "f32", "scratch", 3072, 24, 1, 0, "forward_backward, calls 1 to 7", "-"},
+    {"forward_backward.largest_2", "(6,1)", "f32", "scratch", 3136, 24, 1, 0, "forward_backward, calls 2 to 7", "-"},
+    {"forward_backward.total_2", "(6,1)", "f32", "scratch", 3200, 24, 1, 0, "forward_backward, calls 2 to 7", "-"},
+    {"forward_backward.dtotal", "(6)", "f32", "scratch", 3264, 24, 1, 0, "forward_backward, calls 4 to 5", "-"},
     {"gauge", "(6,10)", "f32", "batch", 0, 240, 1, 0, "the micro-batch", "-"},
 };

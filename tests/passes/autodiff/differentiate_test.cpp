@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/autodiff/differentiate.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "compiler/check/gradient_check.h"
@@ -357,6 +359,38 @@ func @layer_backward(%dy: f32[2,6,8], %dscale_sum: f32[8], %x: f32[2,6,8], %rstd
   %dscale = add(%dscale_sum, %dscale_part) : f32[8]
 }
 )");
+}
+
+// What is compared with a maximum that was kept is kept too, though a product and a sum give it: computed again it may
+// have other bits. Where nothing of a layer is kept, both are computed again; what is compared with nothing is not
+// kept.
+TEST(Differentiate, KeepsWhatIsComparedWithAMaximum) {
+    const auto saved = [](const char* reduction, RecomputePolicy policy) {
+        const Module m = gradients(fmt::format(R"(
+func @main(
+    %x: f32[4,8] input "x" {{batched}},
+    %w: 3 x f32[8] parameter "w.{{0..2}}",
+    %b: 3 x f32[8] parameter "b.{{0..2}}") -> (%loss "loss") {{
+  %y = repeat(%x, %w, %b) {{body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false}} : f32[4,8]
+  %loss = reduce_sum(%y) {{axes = [0, 1], keep_dims = false}} : f32[]
+}}
+func @layer(%x: f32[4,8], %w: f32[8], %b: f32[8]) -> (%y) {{
+  %p = mul(%x, %w) : f32[4,8]
+  %level = add(%p, %b) : f32[4,8]
+  %most = {}(%level) {{axes = [1], keep_dims = true}} : f32[4,1]
+  %y = mul(%x, %most) : f32[4,8]
+}}
+)",
+                                               reduction),
+                                   policy);
+        const Function& forward = *m.find("layer_forward");
+        std::string names;
+        for (Value v : forward.results) names += forward.info(v).name + " ";
+        return names;
+    };
+    EXPECT_EQ(saved("reduce_max", RecomputePolicy::none), "y x level most ");
+    EXPECT_EQ(saved("reduce_max", RecomputePolicy::block), "y x ");
+    EXPECT_EQ(saved("reduce_sum", RecomputePolicy::none), "y x most ");
 }
 
 // Two carried values, of which only one is read behind the loop; the loss reads what the loop collects as well, one
