@@ -80,8 +80,8 @@ CallFormula call_formula(const KernelTable& kernels, const Function& caller, con
     std::vector<std::string> lines = kernels.formula(caller, fused);
     if (size_of(lines) <= longest_in_kernels_names) return {std::move(lines), true};
     // A list of what is computed from what would be the call once more.
-    return {{lines.size() == 1 ? "the equation stands with the kernel"
-                               : fmt::format("the {} equations stand with the kernel", lines.size())},
+    return {{lines.size() == 1 ? "the kernel's text begins with its equation"
+                               : fmt::format("the kernel's text begins with its {} equations", lines.size())},
             false};
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "codegen/kernels/composites.h"
 #include "codegen/kernels/pieces.h"
@@ -80,7 +81,7 @@ class Formula {
     }
 
     std::vector<std::string> equations() {
-        std::vector<std::string> out;
+        std::vector<std::string> out, definitions;
         for (const KernelNest& nest : kernel_.nests) {
             nest_ = &nest;
             named_.clear();
@@ -94,33 +95,35 @@ class Formula {
                     own[store.node] = stored_name(store);
                 }
             }
-            // Long expressions, and those that have a name in their definition, are written once where they are used
-            // more than once.
-            std::vector<int> uses(nest.nodes.size(), 0), size(nest.nodes.size(), 1);
-            const std::vector<bool> written = nodes_written();
-            for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
-                for (std::size_t input : operands_of(k)) {
-                    if (written[k]) ++uses[input];
-                    size[k] = std::min(size[k] + size[input], 1000);  // a graph may double it again and again
-                }
-            }
+            const std::vector<std::size_t> size = sizes_in_text();
+            const std::map<std::size_t, std::string> said = said_before(size, own);
+            const std::vector<bool> written = nodes_written(said);
+            std::vector<int> uses(nest.nodes.size(), 0);
+            for (std::size_t k = 0; k < nest.nodes.size(); ++k)
+                if (written[k] && !said.contains(k))
+                    for (std::size_t input : operands_of(k)) ++uses[input];
             for (const KernelStore& store : nest.stores)  // first ? d : before + d is written as one use of d
                 if (auto gradient = accumulated(store.node)) --uses[*gradient];
-            std::vector<std::string> definitions;
+            std::set<std::size_t> steps;  // of gradients that are added to: their equations say "+="
+            for (const KernelStore& store : nest.stores)
+                if (auto gradient = accumulated(store.node)) steps.insert(*gradient);
+            named_ = said;
+            std::vector<std::size_t> length(nest.nodes.size(), 1);
             for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
                 if (own.contains(k)) {
                     named_[k] = own[k];
                     continue;
                 }
-                const bool named = nest.nodes[k].kind == KernelNode::Kind::apply && size[k] > 1 &&
-                                   !is_named_after_op(nest.nodes[k].name);
-                if (uses[k] < 2 || (size[k] <= 4 && !named)) continue;
+                if (!written[k] || said.contains(k)) continue;
+                for (std::size_t input : operands_of(k)) length[k] += length[input];
+                if (steps.contains(k) || !is_defined(nest.nodes[k], uses[k], size[k], length[k])) continue;
+                length[k] = 1;
                 const std::string body = expression(k).text;
                 const std::string name = used.unique(nest.nodes[k].name.empty() ? "t" : nest.nodes[k].name);
                 named_[k] = name;
-                definitions.push_back(fmt::format("{} = {}", name, body));
+                definitions.push_back(fmt::format("where {} = {}", name, body));
+                remember(k, size[k], name);
             }
-            std::set<std::string> used_own;
             for (const KernelStore& store : nest.stores) {
                 const std::string name = stored_name(store);
                 if (own.contains(store.node) && own[store.node] == name) {
@@ -130,14 +133,14 @@ class Formula {
                     const std::string body = expression(gradient.value_or(store.node)).text;
                     named_[store.node] = name;
                     out.push_back(fmt::format("{} {}= {}", name, gradient ? "+" : "", body));
+                    if (!gradient) remember(store.node, size[store.node], name);
                 } else if (const std::string value = expression(store.node).text; value != name) {
                     out.push_back(fmt::format("{} = {}", name, value));
                 }
             }
-            for (const std::string& definition : definitions)  // nests may need the same
-                if (std::find(out.begin(), out.end(), "where " + definition) == out.end())
-                    out.push_back("where " + definition);
         }
+        for (const std::string& definition : definitions)
+            if (std::find(out.begin(), out.end(), definition) == out.end()) out.push_back(definition);
         for (const auto& [operand, pieces] : pieces_.listed_inputs())
             out.push_back(fmt::format("where {} = {}", pieces, inputs_[operand]));
         for (const auto& [output, pieces] : pieces_.listed_outputs())
@@ -146,6 +149,53 @@ class Formula {
     }
 
   private:
+    // By node of the nest: how many others its expression is made of, itself among them, where nothing has a name.
+    std::vector<std::size_t> sizes_in_text() const {
+        std::vector<std::size_t> size(nest_->nodes.size(), 1);
+        for (std::size_t k = 0; k < size.size(); ++k)
+            for (std::size_t input : operands_of(k))
+                size[k] = std::min<std::size_t>(size[k] + size[input], 1000);  // a graph may double it again and again
+        return size;
+    }
+
+    // Whether an expression has a line of its own: a long one, or one with a name in its definition, or a gradient,
+    // that is used more than once; and a long one of a gradient, within the expression of another. `size` is without
+    // names, `length` with those that there are.
+    static bool is_defined(const KernelNode& node, int uses, std::size_t size, std::size_t length) {
+        if (uses == 0) return false;
+        const std::optional<NameOfOp> of = name_of_op(node.name);
+        const bool computed = node.kind == KernelNode::Kind::apply && size > 1;
+        const bool named = computed && !is_named_after_op(node.name);
+        const bool gradient =
+            computed && (of ? of->cotangent && of->role.empty() : named && node.name.starts_with("d"));
+        if (uses > 1) return size > 4 || named || gradient;
+        constexpr std::size_t long_enough = 12;
+        return gradient && length >= long_enough;
+    }
+
+    // Expressions that have a name already, in this nest's loops as in an earlier one's: by their text without names.
+    void remember(std::size_t k, std::size_t size, const std::string& name) {
+        if (size > most_compared) return;
+        said_.emplace(spelled_out(k), name);
+    }
+    std::string spelled_out(std::size_t k) {
+        const std::map<std::size_t, std::string> names = std::exchange(named_, {});
+        std::string text = expression(k).text;
+        named_ = names;
+        return text;
+    }
+    std::map<std::size_t, std::string> said_before(const std::vector<std::size_t>& size,
+                                                   const std::map<std::size_t, std::string>& own) {
+        std::map<std::size_t, std::string> out;
+        if (said_.empty()) return out;
+        for (std::size_t k = 0; k < nest_->nodes.size(); ++k) {
+            if (nest_->nodes[k].kind != KernelNode::Kind::apply || own.contains(k)) continue;
+            if (size[k] < 3 || size[k] > most_compared) continue;
+            if (const auto at = said_.find(spelled_out(k)); at != said_.end()) out[k] = at->second;
+        }
+        return out;
+    }
+
     ExpressionText expression(std::size_t k) {
         if (auto at = named_.find(k); at != named_.end()) return {at->second, 4};
         const KernelNode& node = nest_->nodes[k];
@@ -161,19 +211,16 @@ class Formula {
                 return {turned(pieces_.load(node, nest_->extents, terms), node.index, along_terms(k)), 4};
             }
             case KernelNode::Kind::reduce: {
-                return {fmt::format("{}{}({})", node.op, reduced_axes(node.over), expression(node.inputs[0]).text), 4};
+                return {reduction(node.op, reduced_axes(node.over), node.inputs[0]), 4};
             }
             case KernelNode::Kind::apply: break;
         }
         if (const ShortSum* sum = sums_[nest_].of(k)) {
-            return {fmt::format("{}{}({})", node.op == "add" ? "sum" : "max", reduced_axes(*sum),
-                                expression(sum->body).text),
-                    4};
+            return {reduction(node.op == "add" ? "sum" : "max", reduced_axes(*sum), sum->body), 4};
         }
         if (const auto composite = composites_[nest_].find(k); composite != composites_[nest_].end())
             return {fmt::format("{}({})", composite->second.name, expression(composite->second.argument).text), 4};
-        if (auto mean = mean_of(node))
-            return {fmt::format("mean{}({})", reduced_axes(KernelNode::Over::columns), expression(*mean).text), 4};
+        if (auto mean = mean_of(node)) return {reduction("mean", reduced_axes(KernelNode::Over::columns), *mean), 4};
         if (node.op == "mul" && node.inputs[0] == node.inputs[1]) {
             const ExpressionText base = expression(node.inputs[0]);
             return {(base.precedence < 4 ? "(" + base.text + ")" : base.text) + "^2", 4};
@@ -185,6 +232,29 @@ class Formula {
     }
 
     std::string stored_name(const KernelStore& store) const { return turned(pieces_.store(store), store.index); }
+
+    // "sum_C(x)"; where the axes have no names, "row_sum(x)", as kernels call the sum of each row, and "column_sum(x)".
+    std::string reduction(std::string_view op, const std::string& axes, std::size_t body) {
+        std::string of = expression(body).text;
+        if (is_enclosed(of)) of = of.substr(1, of.size() - 2);
+        if (axes == along_columns) return fmt::format("row_{}({})", op, of);
+        if (axes == along_rows) return fmt::format("column_{}({})", op, of);
+        return fmt::format("{}{}({})", op, axes, of);
+    }
+
+    // "(a == b)", not "(a) + (b)".
+    static bool is_enclosed(std::string_view text) {
+        if (!text.starts_with('(')) return false;
+        int depth = 0;
+        for (std::size_t k = 0; k < text.size(); ++k) {
+            depth += text[k] == '(' ? 1 : text[k] == ')' ? -1 : 0;
+            if (depth == 0) return k + 1 == text.size();
+        }
+        return false;
+    }
+
+    static constexpr const char* along_columns = "_columns";
+    static constexpr const char* along_rows = "_rows";
 
     // "_C", "_{B,T}": the axes along which a sum goes, "" where it is of all there is.
     std::string reduced_axes(KernelNode::Over over) const {
@@ -204,7 +274,8 @@ class Formula {
             std::none_of(reduced.begin(), reduced.end(), [&](const auto& n) { return kept.contains(n); });
         const std::string name =
             clear ? axis_name(along ? columns : rows, along ? nest_->columns() : nest_->rows()) : "";
-        return subscript(!name.empty() ? name : along ? "columns" : "rows");
+        if (name.empty()) return along ? along_columns : along_rows;
+        return subscript(name);
     }
 
     static std::set<std::string> names_in(const LoopSize& size) {
@@ -225,7 +296,7 @@ class Formula {
                 if (!name.empty()) return subscript(name);
             }
         }
-        return sum.axes.front() == 0 ? "_rows" : fmt::format("_{{axis {}}}", sum.axes.front());
+        return sum.axes.front() == 0 ? along_rows : fmt::format("_{{axis {}}}", sum.axes.front());
     }
 
     // "" where it has none.
@@ -264,11 +335,10 @@ class Formula {
         return std::nullopt;
     }
 
-    // A tensor whose dimensions the loops go through in another order is transposed; of more than two, the axes are
-    // those of numpy's transpose.
-    std::string turned(const std::string& name, const AffineIndex& index,
-                       const std::optional<TermAxis>& terms = std::nullopt) const {
-        std::vector<std::pair<double, std::size_t>> order;  // the first loop that moves along each, and which
+    // The dimensions of a tensor that loops move along, each with the first loop that does.
+    std::vector<std::pair<double, std::size_t>> moving(const AffineIndex& index,
+                                                       const std::optional<TermAxis>& terms) const {
+        std::vector<std::pair<double, std::size_t>> order;
         for (std::size_t d = 0; d < index.size(); ++d) {
             std::optional<double> place;
             if (terms && terms->dim == d) place = terms->place;
@@ -276,12 +346,38 @@ class Formula {
                 if (index[d].step[s] != 0 && nest_->extents[s] > 1) place = static_cast<double>(s);
             if (place) order.emplace_back(*place, d);
         }
+        return order;
+    }
+
+    // A tensor whose dimensions the loops go through in another order is transposed; of more than two, the axes are
+    // those of numpy's transpose. Beside such a one a vector that has a number for each row is a column.
+    std::string turned(const std::string& name, const AffineIndex& index,
+                       const std::optional<TermAxis>& terms = std::nullopt) const {
+        std::vector<std::pair<double, std::size_t>> order = moving(index, terms);
+        if (order.size() == 1 && index.size() == 1)
+            return is_of_rows(order[0].first) && transposes() ? name + "ᵀ" : name;
         if (std::is_sorted(order.begin(), order.end())) return name;
         if (order.size() == 2) return name + "ᵀ";
         std::sort(order.begin(), order.end());
         std::string axes;
         for (const auto& [place, d] : order) axes += fmt::format(", {}", d);
         return fmt::format("transpose({}{})", name, axes);
+    }
+
+    bool is_of_rows(double loop) const {
+        for (std::size_t s = 0; s < nest_->extents.size(); ++s)
+            if (nest_->extents[s] > 1 && static_cast<double>(s) > loop) return true;
+        return false;
+    }
+
+    // Whether the nest reads a matrix along its columns.
+    bool transposes() const {
+        for (std::size_t k = 0; k < nest_->nodes.size(); ++k) {
+            if (nest_->nodes[k].kind != KernelNode::Kind::load) continue;
+            const auto order = moving(nest_->nodes[k].index, along_terms(k));
+            if (order.size() == 2 && !std::is_sorted(order.begin(), order.end())) return true;
+        }
+        return false;
     }
 
     // What stands in the text of a node.
@@ -292,14 +388,20 @@ class Formula {
                                                         : std::vector{composite->second.argument};
     }
 
-    // By node: whether it is a part of what is stored, and not of a composite that has a name for all of it.
-    std::vector<bool> nodes_written() const {
+    // By node: whether it is a part of what is stored, and not of a composite that has a name for all of it, nor of
+    // what was said before.
+    std::vector<bool> nodes_written(const std::map<std::size_t, std::string>& said) const {
         std::vector<bool> written(nest_->nodes.size(), false);
         for (const KernelStore& store : nest_->stores) written[store.node] = true;
         for (std::size_t k = written.size(); k-- > 0;)
-            if (written[k])
+            if (written[k] && !said.contains(k))
                 for (std::size_t input : operands_of(k)) written[input] = true;
         return written;
+    }
+
+    // The last addition of a short sum that is a loop has no operands.
+    static bool is_sum_of_two(const KernelNode& node) {
+        return node.kind == KernelNode::Kind::apply && node.op == "add" && node.inputs.size() == 2;
     }
 
     // The gradient of this micro-step, where the node is first ? gradient : before + gradient.
@@ -307,9 +409,8 @@ class Formula {
         const KernelNode& node = nest_->nodes[k];
         if (node.kind != KernelNode::Kind::apply || node.op != "select") return std::nullopt;
         const KernelNode &first = nest_->nodes[node.inputs[0]], &sum = nest_->nodes[node.inputs[2]];
-        if (first.kind != KernelNode::Kind::load || first.level != KernelLevel::scalar || sum.op != "add" ||
-            sum.kind != KernelNode::Kind::apply || sum.inputs[1] != node.inputs[1] ||
-            nest_->nodes[sum.inputs[0]].kind != KernelNode::Kind::load)
+        if (first.kind != KernelNode::Kind::load || first.level != KernelLevel::scalar || !is_sum_of_two(sum) ||
+            sum.inputs[1] != node.inputs[1] || nest_->nodes[sum.inputs[0]].kind != KernelNode::Kind::load)
             return std::nullopt;
         return node.inputs[1];
     }
@@ -317,7 +418,7 @@ class Formula {
     // What is added, where the node is what the output held and that.
     std::optional<std::size_t> added(std::size_t k, std::size_t output) const {
         const KernelNode& node = nest_->nodes[k];
-        if (node.kind != KernelNode::Kind::apply || node.op != "add") return std::nullopt;
+        if (!is_sum_of_two(node)) return std::nullopt;
         const KernelNode& before = nest_->nodes[node.inputs[0]];
         if (before.kind != KernelNode::Kind::load || kernel_.inputs[before.operand].same_as != output)
             return std::nullopt;
@@ -345,7 +446,9 @@ class Formula {
     const KernelNest* nest_ = nullptr;
     const KernelSizes& sizes_;
     PieceNames pieces_;
-    std::map<std::size_t, std::string> named_;
+    std::map<std::size_t, std::string> named_;  // by node of the nest
+    std::map<std::string, std::string> said_;   // names by what they stand for
+    static constexpr std::size_t most_compared = 100;
 };
 
 }  // namespace

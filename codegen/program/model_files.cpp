@@ -267,9 +267,9 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         out.blank();
     }
     out.comment("The tensor at a byte offset of an arena.");
-    out.line("template <typename T>");
-    out.open("inline T* at(std::byte* arena, std::int64_t offset) {");
-    out.line("return reinterpret_cast<T*>(arena + offset);");
+    out.line("template <typename Element>");
+    out.open("inline Element* at(std::byte* arena, std::int64_t offset) {");
+    out.line("return reinterpret_cast<Element*>(arena + offset);");
     out.close();
     out.blank();
     for (const LayerStruct& s : layout.structs()) {

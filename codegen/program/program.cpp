@@ -67,9 +67,11 @@ bool takes_flag(const KernelTable& kernels) {
 }
 
 constexpr const char* formula_pieces =
-    "// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' "
-    "is "
-    "the\n// slope of silu. \"dw +=\" adds to what dw holds, or overwrites it as the WriteMode says.\n";
+    "// In formulas x1, x2, ... are pieces of x and xᵀ is its transpose; sum_C goes along C, row_sum(x) is of each row "
+    "of "
+    "x,\n// column_sum(x) of each column, sum(x) of all; silu' is the slope of silu. \"dw +=\" adds to what dw holds, "
+    "or\n"
+    "// overwrites it as the WriteMode says.\n";
 
 std::string print_kernels_header(const KernelTable& kernels) {
     SourceText out;
@@ -111,7 +113,8 @@ std::string print_kernels_cuda(const std::vector<PrintedCudaKernel>& kernels, co
     std::string out = fmt::format(
         "// kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums "
         "have\n"
-        "// fixed trees and there are no atomics: the same bits in every run. Grids are cut for {}.\n",
+        "// fixed trees and there are no atomics: the same bits in every run. Grids are cut for {}. Another of the "
+        "kernel's\n// tensors may lie where one that is Aliased does, and none where one that is Global does.\n",
         options.architectures.front());
     out += formula_pieces + kernels_cuda_prologue(sizes.all());
     for (const PrintedCudaKernel& kernel : kernels) out += "\n" + kernel.device;

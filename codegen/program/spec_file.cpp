@@ -71,8 +71,8 @@ class SpecPrinter {
                   (more_columns_ ? "; aliases, note, unit" : ""));
         array("ConstantSpec", "CONSTANTS", constants_, "name, type, shape, offset and bytes in the arena");
         array("InputSpec", "INPUTS", inputs_,
-              "name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), ignored id, default "
-              "of --map");
+              "name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), the id that "
+              "is ignored where there are ids, default of --map");
         array("OutputSpec", "OUTPUTS", outputs_, "name, type, shape, offset and bytes in the arena");
         std::vector<std::string> padded;
         for (const PaddedRow& p : options_.padded_rows)

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "compiler/analysis/views.h"
@@ -76,6 +77,16 @@ std::optional<NameOfOp> parsed(const std::string& name, bool cotangent) {
     return std::nullopt;
 }
 
+// "basins.0" of "model.basins.0", "norm" of "model.layers.1.norm": from the last part on that is no number.
+std::string_view last_module(std::string_view scope) {
+    std::size_t begin = scope.rfind('.');
+    while (begin != std::string_view::npos &&
+           std::all_of(scope.begin() + static_cast<std::ptrdiff_t>(begin) + 1, scope.end(),
+                       [](unsigned char c) { return std::isalpha(c) == 0; }))
+        begin = begin == 0 ? std::string_view::npos : scope.rfind('.', begin - 1);
+    return begin == std::string_view::npos ? scope : scope.substr(begin + 1);
+}
+
 // Gives names to the values that the visit comes to, in its order.
 class Numbering {
   public:
@@ -137,6 +148,48 @@ bool is_named_after_op(const std::string& name) {
     if (name.empty() || std::isdigit(static_cast<unsigned char>(name.front())) != 0 || name_of_op(name)) return true;
     const std::size_t role = std::min(name.find("_part"), name.find("_terms"));
     return name.starts_with("d") && role != std::string::npos && is_role(std::string_view(name).substr(role));
+}
+
+std::string snake_words(std::string_view text) {
+    std::string out;
+    for (char c : text) {
+        const bool letter = std::isalnum(static_cast<unsigned char>(c)) != 0;
+        if (letter) {
+            out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+        } else if (!out.empty() && out.back() != '_') {
+            out += '_';
+        }
+    }
+    while (!out.empty() && out.back() == '_') out.pop_back();
+    return out;
+}
+
+void name_after_modules(Function& function) {
+    const auto module_of = [](const Op& op) { return snake_words(last_module(op.provenance.scope)); };
+    // The noun of a primitive's only result; "" of what has another name.
+    const auto noun = [&](const Op& op) -> std::string {
+        if (op.results.size() != 1 || !op.results[0] || is_view(op) || is_constant_op(op)) return {};
+        const std::optional<NameOfOp> of = name_of_op(function.info(op.results[0]).name);
+        return of && !of->cotangent && of->role.empty() ? noun_of(of->op) : "";
+    };
+    std::map<std::string, std::set<std::string>> modules;  // by noun
+    for (const Op& op : function.ops)
+        if (const std::string name = noun(op); !name.empty()) modules[name].insert(module_of(op));
+    std::map<Value, std::string> before;
+    for (const Op& op : function.ops) {
+        if (is_view(op)) {  // all of a tensor, seen with other dimensions, keeps its name
+            const auto whole = before.find(op.operands[0]);
+            std::string& own = function.info(op.results[0]).name;
+            if (whole == before.end() || whole->second != own) continue;
+            before[op.results[0]] = own;
+            own = function.info(op.operands[0]).name;
+            continue;
+        }
+        const std::string name = noun(op), module = module_of(op);
+        if (name.empty() || module.empty() || modules[name].size() < 2) continue;
+        std::string& own = function.info(op.results[0]).name;
+        before[op.results[0]] = std::exchange(own, module + "_" + name);
+    }
 }
 
 std::string_view without_number(std::string_view name) {

@@ -38,6 +38,13 @@ bool is_named_after_op(const std::string& name);
 // "total" of "total_2": of several that are called alike.
 std::string_view without_number(std::string_view name);
 
+// A name made of words: "basins_0" of "basins.0".
+std::string snake_words(std::string_view text);
+
+// Primitives' results that are called alike in several modules get the module's name in front, "basins_0_sine" and
+// "basins_1_sine": numbers would only tell them apart. Those of no module keep their name.
+void name_after_modules(Function& function);
+
 // Values that are called alike get numbers, x, x_2, x_3, in the order of definition, behind those of `first`, which
 // nothing defines. All of a tensor, seen with other dimensions, keeps its name.
 void number_names(Function& function, std::span<const Value> first = {});

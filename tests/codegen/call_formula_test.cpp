@@ -100,7 +100,7 @@ TEST_F(FormulaAtTheCall, IsNoLongerThanIsReadOnTheWay) {
     const std::string wave = "sin(sin(sin(sin(x) * y) * y) * y) * y";
     EXPECT_EQ(lines(3, {{"a"}, {"b"}}, {{"c"}}), Lines{"c = sin(sin(sin(sin(a) * b) * b) * b) * b"});
     EXPECT_EQ(lines(3, {{"a"}, {std::string(80, 'b')}}, {{"c"}}), (Lines{"(in the kernel's names)", "wave = " + wave}));
-    EXPECT_EQ(lines(4, {{"saved.a"}, {"b"}}, {{"c"}}), Lines{"the equation stands with the kernel"});
+    EXPECT_EQ(lines(4, {{"saved.a"}, {"b"}}, {{"c"}}), Lines{"the kernel's text begins with its equation"});
 }
 
 }  // namespace call_formula_test

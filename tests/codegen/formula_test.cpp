@@ -38,9 +38,9 @@ TEST(Formula, SumsSayAlongWhat) {
                         "  %y = {}(%e) {{axes = {}, keep_dims = false}} : {}\n}}\n",
                         op, axes, type));
     };
-    EXPECT_EQ(sum("reduce_sum", "[1]", "f32[40]"), Lines{"y = sum_columns(exp(x))"});
-    EXPECT_EQ(sum("reduce_sum", "[0]", "f32[60]"), Lines{"y = sum_rows(exp(x))"});
-    EXPECT_EQ(sum("reduce_max", "[1]", "f32[40]"), Lines{"y = max_columns(exp(x))"});
+    EXPECT_EQ(sum("reduce_sum", "[1]", "f32[40]"), Lines{"y = row_sum(exp(x))"});
+    EXPECT_EQ(sum("reduce_sum", "[0]", "f32[60]"), Lines{"y = column_sum(exp(x))"});
+    EXPECT_EQ(sum("reduce_max", "[1]", "f32[40]"), Lines{"y = row_max(exp(x))"});
     // Of all there is.
     EXPECT_EQ(sum("reduce_sum", "[0, 1]", "f32[]"), Lines{"y = sum(exp(x))"});
 }
@@ -84,8 +84,8 @@ TEST(Formula, AxesHaveTheNamesOfSizes) {
     EXPECT_EQ(lines(&symbols, 0), Lines{"y = x - mean_C(x)"});
     EXPECT_EQ(lines(&symbols, 1), Lines{"z = sum_{B,T}(x)"});
     EXPECT_EQ(lines(&symbols, 2), Lines{"w = sum_C(exp(x))"});
-    EXPECT_EQ(lines(nullptr, 0), Lines{"y = x - mean_columns(x)"});
-    EXPECT_EQ(lines(nullptr, 1), Lines{"z = sum_rows(x)"});
+    EXPECT_EQ(lines(nullptr, 0), Lines{"y = x - row_mean(x)"});
+    EXPECT_EQ(lines(nullptr, 1), Lines{"z = column_sum(x)"});
 }
 
 // ---- transposes ----
@@ -113,6 +113,46 @@ TEST(Formula, BroadcastsAndReshapesAreNoTransposes) {
     EXPECT_EQ(formula("func @f(%x: f32[1,6], %w: f32[6,1]) -> (%y) {\n"
                       "  %t = transpose(%x) {permutation = [1, 0]} : f32[6,1]\n  %y = mul(%t, %w) : f32[6,1]\n}\n"),
               Lines{"y = x * w"});
+}
+
+// A number for each row of what is read along its columns is a column itself.
+TEST(Formula, VectorsBesideTransposesAreColumns) {
+    EXPECT_EQ(formula("func @f(%x: f32[4,6], %v: f32[6], %w: f32[6,4]) -> (%y) {\n"
+                      "  %t = transpose(%x) {permutation = [1, 0]} : f32[6,4]\n"
+                      "  %c = reshape(%v) {dims = [6, 1]} : f32[6,1]\n"
+                      "  %a = mul(%c, %t) : f32[6,4]\n  %y = mul(%a, %w) : f32[6,4]\n}\n"),
+              Lines{"y = vᵀ * xᵀ * w"});
+    EXPECT_EQ(formula("func @f(%x: f32[6,4], %v: f32[6]) -> (%y) {\n"
+                      "  %c = reshape(%v) {dims = [6, 1]} : f32[6,1]\n  %y = mul(%c, %x) : f32[6,4]\n}\n"),
+              Lines{"y = v * x"});
+}
+
+// ---- what has a line of its own ----
+
+// A gradient within a long expression is called by its name, as the kernel's text does; a short one is not.
+TEST(Formula, GradientsHaveLines) {
+    EXPECT_EQ(formula("func @f(%dy: f32[4,6], %x: f32[4,6], %y: f32[4,6], %w: f32[4,6]) -> (%dx) {\n"
+                      "  %a = mul(%dy, %y) : f32[4,6]\n  %b = mul(%x, %w) : f32[4,6]\n"
+                      "  %c = sin(%b) : f32[4,6]\n  %s = sub(%c, %dy) : f32[4,6]\n  %d = mul(%a, %s) : f32[4,6]\n"
+                      "  %dgate = mul(%d, %x) : f32[4,6]\n  %dx = exp(%dgate) : f32[4,6]\n}\n"),
+              (Lines{"dx = exp(dgate)", "where dgate = dy * y * (sin(x * w) - dy) * x"}));
+    EXPECT_EQ(formula("func @f(%dy: f32[4,6], %x: f32[4,6]) -> (%dx) {\n"
+                      "  %dgate = mul(%dy, %x) : f32[4,6]\n  %dx = exp(%dgate) : f32[4,6]\n}\n"),
+              Lines{"dx = exp(dy * x)"});
+}
+
+// What an earlier nest stored or defined has its name there as well; the same of other operands has not.
+TEST(Formula, NestsShareDefinitions) {
+    const auto of = [](const char* other) {
+        return formula(
+            fmt::format("func @f(%x: f32[6,10], %w: f32[6,10], %g: f32[6,10]) -> (%y, %z) {{\n"
+                        "  %p = mul(%x, %w) : f32[6,10]\n  %y = sin(%p) : f32[6,10]\n"
+                        "  %q = mul(%x, {}) : f32[6,10]\n  %s = sin(%q) : f32[6,10]\n  %e = exp(%s) : f32[6,10]\n"
+                        "  %z = reduce_sum(%e) {{axes = [0], keep_dims = false}} : f32[10]\n}}\n",
+                        other));
+    };
+    EXPECT_EQ(of("%w"), (Lines{"y = sin(x * w)", "z = column_sum(exp(y))"}));
+    EXPECT_EQ(of("%g"), (Lines{"y = sin(x * w)", "z = column_sum(exp(sin(x * g)))"}));
 }
 
 // ---- functions ----

@@ -41,8 +41,8 @@ TEST(KernelTable, HasOneKernelForOneText) {
     const std::vector<PrintedKernel> all = table.all();
     ASSERT_EQ(all.size(), 2U);
     EXPECT_EQ(all[0].declaration, "void first(float* q, const float* p, Stream& stream);\n");
-    EXPECT_TRUE(
-        all[0].definition.starts_with("// first:\n//   q = exp(p)\n// Replaces Exp (layers.0.norm, norm)\nvoid first("))
+    EXPECT_TRUE(all[0].definition.starts_with(
+        "// first:\n//   q = exp(p)\n// From the graph's Exp (layers.0.norm, norm)\nvoid first("))
         << all[0].definition;
     EXPECT_EQ(all[1].formula, std::vector<std::string>{"q = log(p)"});
 }

@@ -48,14 +48,14 @@ TEST(ShortSums, AreLoops) {
             y[i] = y_i;
         })"))
         << text;
-    EXPECT_TRUE(has(text, "//   y = sum_rows(x * w)\n")) << text;
+    EXPECT_TRUE(has(text, "//   y = column_sum(x * w)\n")) << text;
 }
 
 TEST(ShortSums, MaximaBeginBelowAll) {
     const std::string text = on_cpu(reduction(4, product_of(4), "reduce_max"));
     EXPECT_TRUE(has(text, "float y_i = -std::numeric_limits<float>::infinity();")) << text;
     EXPECT_TRUE(has(text, "y_i = vec_math::max(y_i, x[r * n + i] * w[r * n + i]);")) << text;
-    EXPECT_TRUE(has(text, "//   y = max_rows(x * w)\n")) << text;
+    EXPECT_TRUE(has(text, "//   y = column_max(x * w)\n")) << text;
 }
 
 // What is as short without a loop has none, but in naive programs, whose sums are double until they are whole.
@@ -91,7 +91,7 @@ TEST(ShortSums, ShareWhatDoesNotVary) {
     EXPECT_LT(text.find("vec_math::exp"), text.find("++r")) << text;
     EXPECT_TRUE(has(text, "x[r * n + i]")) << text;
     EXPECT_TRUE(has(text, "= x[i] * g;")) << text;
-    EXPECT_TRUE(has(text, "//   y = sum_rows(x * g)\n//   z = x1 * g\n//   where g = exp(b)\n")) << text;
+    EXPECT_TRUE(has(text, "//   y = column_sum(x * g)\n//   z = x1 * g\n//   where g = exp(b)\n")) << text;
 }
 
 // A thread of a GPU reads vectors, one for each term, before it takes their elements one by one.

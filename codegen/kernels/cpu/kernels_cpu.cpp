@@ -42,7 +42,7 @@ PrintedKernel print_kernel_cpu(const KernelDescription& unnamed, const KernelLay
     printed.declaration = declaration.str();
     definition.comment(kernel.name + ":");
     for (const std::string& equation : printed.formula) definition.comment("  " + equation);
-    if (!replaces.empty()) definition.comment("Replaces " + replaces);
+    if (!replaces.empty()) definition.comment("From the graph's " + replaces);
     definition.line(head + ", Stream& stream) {");
     definition.append_lines("    " + timed_statement(kernel));
     definition.append_lines(body.str());

@@ -171,7 +171,7 @@ CudaStage CudaNestPrinter::finish(std::int64_t count) {
     if (all.size() > 1) out_.line("}");
     CudaStage result =
         stage("_finish",
-              count == 1 ? std::string("Finishes the sums.")
+              count == 1 ? std::string("Writes the sums: one block has added up all rows.")
                          : fmt::format("Adds the {} partial sums of each column, always in the same order.", count),
               32 * warps, (total + 31) / 32,
               {{"width", loops_.width_text()}, {"sums", columns_text(total, loops_.width_text())}});

@@ -182,7 +182,7 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& unnamed, const Kern
             for (const std::string& equation :
                  kernel_formula(kernel, operands.inputs, operands.outputs, sizes, reserved))
                 device.comment("  " + equation);
-            if (!replaces.empty()) device.comment("Replaces " + replaces);
+            if (!replaces.empty()) device.comment("From the graph's " + replaces);
         } else {
             device.blank();
         }

@@ -199,6 +199,7 @@ Joint Differentiator::join(const Function& source, const Mask& active, const Mas
     joint.f = source;
     Function& f = joint.f;
     give_rules(f, active);
+    name_after_modules(f);
     number_names(f);  // so that the gradient of the second of two sums is not called after the first
     joint.forward_ops = f.ops.size();
     const Mask depends = depending(f, active);
@@ -413,6 +414,7 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
     for (std::size_t k = shape.loop ? shape.carried : 0; k < f.arguments.size(); ++k)
         if (!is_shared(k) && joint.gradients[k]) gradient(k, joint.gradients[k]);
     signature.behind_saved = collected_seeds;
+    name_after_modules(f);
     number_names(f, joint.seeds);
 
     SplitOptions split_options;
@@ -506,6 +508,7 @@ Module Differentiator::run() {
     }
     Joint joint = join(main, active, seeded);
     Function& f = joint.f;
+    name_after_modules(f);
     number_names(f, joint.seeds);
     if (options_.recompute != RecomputePolicy::none && std::none_of(f.ops.begin(), f.ops.end(), runs_function))
         recompute_in_place(f, joint.forward_ops, joint.gradients, RecomputePolicy::selective);

@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "compiler/analysis/result_names.h"
+
 namespace thunderc {
 namespace {
 
@@ -38,20 +40,6 @@ std::vector<std::string> outermost(const std::vector<std::string>& scopes) {
 }
 
 }  // namespace
-
-std::string snake_words(std::string_view text) {
-    std::string out;
-    for (char c : text) {
-        const bool letter = std::isalnum(static_cast<unsigned char>(c)) != 0;
-        if (letter) {
-            out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-        } else if (!out.empty() && out.back() != '_') {
-            out += '_';
-        }
-    }
-    while (!out.empty() && out.back() == '_') out.pop_back();
-    return out;
-}
 
 std::string scope_leaf(const std::string& scope) {
     const std::string named = without_index(scope);

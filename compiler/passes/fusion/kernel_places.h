@@ -38,8 +38,6 @@ class KernelPlaces {
     std::vector<std::string> modules_;   // by op
 };
 
-// A name made of words.
-std::string snake_words(std::string_view text);
 // The last part of a module path that is no number: "input_layernorm" of "model.layers.0.input_layernorm".
 std::string scope_leaf(const std::string& scope);
 

@@ -106,10 +106,11 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
         .in = C, .out = 2 * H}, stream);
     // post_attention_layernorm, in the kernel's names:
     //   y = normed * weight (recomputed)
-    //   dx = dresidual_in + rstd * (dnormed - normed * mean_C(dnormed * normed))
+    //   dx = dresidual_in + dx_own
     //   dweight += sum_{B,T}(dy * normed)
     //   where normed = x * rstd
     //   where dnormed = dy * weight
+    //   where dx_own = rstd * (dnormed - normed * mean_C(dnormed * normed))
     rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm, saved.residual,
         saved.post_attention_layernorm_rstd, w.post_attention_layernorm, dpost_attention_layernorm, dy, mode, stream);
     // mlp.{gate,up}_proj: dW += dyᵀ x
@@ -144,10 +145,11 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
         .out = (NH + 2 * KVH) * HS}, stream);
     // input_layernorm:
     //   input_layernorm = normed * w.input_layernorm (recomputed)
-    //   dx = dresidual + saved.input_layernorm_rstd * (dnormed - normed * mean_C(dnormed * normed))
+    //   dx = dresidual + dx_own
     //   g.input_layernorm += sum_{B,T}(dinput_layernorm * normed)
     //   where normed = saved.x * saved.input_layernorm_rstd
     //   where dnormed = dinput_layernorm * w.input_layernorm
+    //   where dx_own = saved.input_layernorm_rstd * (dnormed - normed * mean_C(dnormed * normed))
     rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.x, saved.input_layernorm_rstd,
         w.input_layernorm, dinput_layernorm, dresidual, mode, stream);
     // self_attn.{q,k,v}_proj: dW += dyᵀ x

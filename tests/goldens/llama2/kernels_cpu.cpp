@@ -1,6 +1,7 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
-// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
+// In formulas x1, x2, ... are pieces of x and xᵀ is its transpose; sum_C goes along C, row_sum(x) is of each row of x,
+// column_sum(x) of each column, sum(x) of all; silu' is the slope of silu. "dw +=" adds to what dw holds, or
+// overwrites it as the WriteMode says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ using namespace thunder;
 // rms_norm_forward:
 //   rstd = rsqrt(mean_C(x^2) + 1e-05)
 //   y = x * rstd * weight
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
 // model.layers.{0..1}.post_attention_layernorm)
 void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream) {
     const Timed timed("rms_norm_forward", {.bytes = 2176, .flops = 1248}, stream);
@@ -48,7 +49,7 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
 //   dweight += sum_{B,T}(dy * normed)
 //   where dnormed = dy * weight
 //   where normed = x * rstd
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
     const float* rstd, WriteMode mode, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 3329, .flops = 2864}, stream);
@@ -90,7 +91,7 @@ void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
 }
 
 // cross_entropy_weight:
-//   loss_weight += sum((labels != -100))
+//   loss_weight += sum(labels != -100)
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {
     const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
     constexpr std::int64_t width = B * T;
@@ -107,7 +108,7 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
 //   k1 = k_proj1 * cos1 - k_proj2 * sin1
 //   k2 = k_proj2 * cos2 + k_proj1 * sin2
 //   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
-// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
+// From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream) {
     const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, stream);
     {
@@ -163,7 +164,7 @@ void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const f
 // swiglu_forward:
 //   y = silu(gate) * up
 //   where gate, up = gate_up_proj
-// Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
+// From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream) {
     const Timed timed("swiglu_forward", {.bytes = 4608, .flops = 5376}, stream);
     constexpr std::int64_t rows = B * T, width = H;
@@ -188,7 +189,7 @@ void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream) {
 //   dup = dy * silu(gate)
 //   where gate, up = gate_up_proj
 //   where dgate_up_proj = dgate, dup
-// Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
+// From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream) {
     const Timed timed("swiglu_backward", {.bytes = 9216, .flops = 8064}, stream);
     constexpr std::int64_t rows = B * T, width = H;
@@ -218,11 +219,12 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 
 // rms_norm_backward_add:
 //   y = normed * weight
-//   dx = dresidual_in + rstd * (dnormed - normed * mean_C(dnormed * normed))
+//   dx = dresidual_in + dx_own
 //   dweight += sum_{B,T}(dy * normed)
 //   where normed = x * rstd
 //   where dnormed = dy * weight
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
+//   where dx_own = rstd * (dnormed - normed * mean_C(dnormed * normed))
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
     const float* dy, const float* dresidual_in, WriteMode mode, Stream& stream) {
@@ -269,7 +271,7 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
 //   dk_proj1 = dk1 * cos1 + dk2 * sin2
 //   dk_proj2 = dk2 * cos2 - dk1 * sin1
 //   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
-// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
+// From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
     const float* dv_proj, Stream& stream) {
     const Timed timed("rotary_inverse", {.bytes = 4352, .flops = 1152}, stream);

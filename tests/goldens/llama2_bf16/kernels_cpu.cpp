@@ -1,6 +1,7 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
-// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
+// In formulas x1, x2, ... are pieces of x and xᵀ is its transpose; sum_C goes along C, row_sum(x) is of each row of x,
+// column_sum(x) of each column, sum(x) of all; silu' is the slope of silu. "dw +=" adds to what dw holds, or
+// overwrites it as the WriteMode says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ using namespace thunder;
 // rms_norm_forward:
 //   rstd = rsqrt(mean_C(x^2) + 1e-05)
 //   y = x * rstd * weight
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
 // model.layers.{0..1}.post_attention_layernorm)
 void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
     const Timed timed("rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
@@ -50,7 +51,7 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, 
 //   dweight += sum_{B,T}(dy * normed)
 //   where dnormed = dy * weight
 //   where normed = x * rstd
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
     WriteMode mode, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 1793, .flops = 4144}, stream);
@@ -93,7 +94,7 @@ void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
 }
 
 // cross_entropy_weight:
-//   loss_weight += sum((labels != -100))
+//   loss_weight += sum(labels != -100)
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {
     const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
     constexpr std::int64_t width = B * T;
@@ -110,7 +111,7 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
 //   k1 = k_proj1 * cos1 - k_proj2 * sin1
 //   k2 = k_proj2 * cos2 + k_proj1 * sin2
 //   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
-// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
+// From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream) {
     const Timed timed("rotary", {.bytes = 1792, .flops = 1920}, stream);
     {
@@ -166,7 +167,7 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
 // swiglu_forward:
 //   y = silu(gate) * up
 //   where gate, up = gate_up_proj
-// Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
+// From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
     const Timed timed("swiglu_forward", {.bytes = 2304, .flops = 6528}, stream);
     constexpr std::int64_t rows = B * T, width = H;
@@ -191,7 +192,7 @@ void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
 //   dup = dy * silu(gate)
 //   where gate, up = gate_up_proj
 //   where dgate_up_proj = dgate, dup
-// Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
+// From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& stream) {
     const Timed timed("swiglu_backward", {.bytes = 4608, .flops = 10368}, stream);
     constexpr std::int64_t rows = B * T, width = H;
@@ -226,7 +227,7 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 //   dweight += sum_{B,T}(dy * normed)
 //   where normed = x * rstd
 //   where dnormed = dy * weight
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
     const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, WriteMode mode, Stream& stream) {
@@ -273,7 +274,7 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
 //   dk_proj1 = dk1 * cos1 + dk2 * sin2
 //   dk_proj2 = dk2 * cos2 - dk1 * sin1
 //   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
-// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
+// From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
     const bf16* dv_proj, Stream& stream) {
     const Timed timed("rotary_inverse", {.bytes = 2304, .flops = 1920}, stream);

@@ -1,7 +1,9 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
-// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
-// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
+// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a. Another of the kernel's
+// tensors may lie where one that is Aliased does, and none where one that is Global does.
+// In formulas x1, x2, ... are pieces of x and xᵀ is its transpose; sum_C goes along C, row_sum(x) is of each row of x,
+// column_sum(x) of each column, sum(x) of all; silu' is the slope of silu. "dw +=" adds to what dw holds, or
+// overwrites it as the WriteMode says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -17,7 +19,7 @@ inline constexpr int B = ::B, T = ::T, L = ::L, V = ::V, C = ::C, NH = ::NH, KVH
 // rms_norm_forward:
 //   rstd = rsqrt(mean_C(x^2) + 1e-05)
 //   y = x * rstd * weight
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
 // model.layers.{0..1}.post_attention_layernorm)
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y, Aliased<const bf16> x,
@@ -57,7 +59,7 @@ THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y,
 //   dweight += sum_{B,T}(dy * normed)
 //   where dnormed = dy * weight
 //   where normed = x * rstd
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 // One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
 // each block.
 THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf16> dy, Global<const float> weight,
@@ -116,7 +118,7 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf1
     }
 }
 
-// Finishes the sums.
+// Writes the sums: one block has added up all rows.
 THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, WriteMode mode, Global<const float> partials) {
     constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
@@ -145,7 +147,7 @@ THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const
 }
 
 // cross_entropy_weight:
-//   loss_weight += sum((labels != -100))
+//   loss_weight += sum(labels != -100)
 // One warp.
 THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Global<const std::int64_t> labels) {
     constexpr int width = B * T;
@@ -172,7 +174,7 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Globa
 //   k1 = k_proj1 * cos1 - k_proj2 * sin1
 //   k2 = k_proj2 * cos2 + k_proj1 * sin2
 //   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
-// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
+// From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const bf16> qkv_proj, Global<const float> sin,
     Global<const float> cos) {
@@ -247,7 +249,7 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
 // swiglu_forward:
 //   y = silu(gate) * up
 //   where gate, up = gate_up_proj
-// Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
+// From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 8 elements.
 THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gate_up_proj) {
     constexpr int rows = B * T, width = H;
@@ -274,7 +276,7 @@ THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gat
 //   dup = dy * silu(gate)
 //   where gate, up = gate_up_proj
 //   where dgate_up_proj = dgate, dup
-// Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
+// From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 8 elements.
 THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_up_proj,
     Aliased<const bf16> gate_up_proj, Aliased<const bf16> dy) {
@@ -314,7 +316,7 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_
 //   dweight += sum_{B,T}(dy * normed)
 //   where normed = x * rstd
 //   where dnormed = dy * weight
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 // One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
 // each block.
@@ -381,7 +383,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_la
     }
 }
 
-// Finishes the sums.
+// Writes the sums: one block has added up all rows.
 THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, WriteMode mode, Global<const float> partials) {
     constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
@@ -405,7 +407,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, WriteMo
 //   dk_proj1 = dk1 * cos1 + dk2 * sin2
 //   dk_proj2 = dk2 * cos2 - dk1 * sin1
 //   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
-// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
+// From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // Blocks of their own for each part: a thread for each 2 elements; a thread for each 8 elements.
 THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const bf16> dk, Global<const float> sin,
     Global<const float> cos, Global<const bf16> dq, Global<const bf16> dv_proj) {

@@ -47,7 +47,8 @@ constexpr ConstantSpec CONSTANTS[] = {
 };
 
 constexpr InputSpec INPUTS[] = {
-    // name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), ignored id, default of --map
+    // name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), the id that is ignored where
+    // there are ids, default of --map
     {"input_ids", DType::i64, SHAPE_2_8, 0, 128, true, 48, 0, "tokens"},
     {"labels", DType::i64, SHAPE_2_8, 128, 128, true, 48, -100, "next_tokens"},
 };

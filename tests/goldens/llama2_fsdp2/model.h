@@ -16,9 +16,9 @@
 inline constexpr std::int64_t PARAMETER_BYTES = 11136;
 
 // The tensor at a byte offset of an arena.
-template <typename T>
-inline T* at(std::byte* arena, std::int64_t offset) {
-    return reinterpret_cast<T*>(arena + offset);
+template <typename Element>
+inline Element* at(std::byte* arena, std::int64_t offset) {
+    return reinterpret_cast<Element*>(arena + offset);
 }
 
 // ---- DecoderLayerWeights --------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ void Model::loss_weight() {
     // the micro-batch
     const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B)
 
-    // loss: scalars->loss_weight += sum((labels != -100))
+    // loss: scalars->loss_weight += sum(labels != -100)
     cross_entropy_weight(&arenas_.scalars->loss_weight, labels, stream);
 }
 

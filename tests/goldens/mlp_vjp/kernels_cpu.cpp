@@ -1,6 +1,7 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
-// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
+// In formulas x1, x2, ... are pieces of x and xᵀ is its transpose; sum_C goes along C, row_sum(x) is of each row of x,
+// column_sum(x) of each column, sum(x) of all; silu' is the slope of silu. "dw +=" adds to what dw holds, or
+// overwrites it as the WriteMode says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ using namespace thunder;
 
 // net_tanh_backward:
 //   dlinear_2 = dtanh - dtanh * tanh^2
-// Replaces Tanh (net.3)
+// From the graph's Tanh (net.3)
 void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, Stream& stream) {
     const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, stream);
     constexpr std::int64_t n = 16 * B;
@@ -33,7 +34,7 @@ void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, 
 
 // net_relu_backward:
 //   dlinear = relu > 0 ? drelu : 0
-// Replaces Relu (net.1)
+// From the graph's Relu (net.1)
 void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
     const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
     constexpr std::int64_t n = 16 * B;

@@ -1,7 +1,9 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
-// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
-// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
+// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a. Another of the kernel's
+// tensors may lie where one that is Aliased does, and none where one that is Global does.
+// In formulas x1, x2, ... are pieces of x and xᵀ is its transpose; sum_C goes along C, row_sum(x) is of each row of x,
+// column_sum(x) of each column, sum(x) of all; silu' is the slope of silu. "dw +=" adds to what dw holds, or
+// overwrites it as the WriteMode says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -16,7 +18,7 @@ inline constexpr int B = ::B;
 
 // net_tanh_backward:
 //   dlinear_2 = dtanh - dtanh * tanh^2
-// Replaces Tanh (net.3)
+// From the graph's Tanh (net.3)
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear_2, Aliased<const float> tanh,
     Aliased<const float> dtanh) {
@@ -35,7 +37,7 @@ THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear_2, Aliased<c
 
 // net_relu_backward:
 //   dlinear = relu > 0 ? drelu : 0
-// Replaces Relu (net.1)
+// From the graph's Relu (net.1)
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<const float> relu,
     Aliased<const float> drelu) {

@@ -25,7 +25,8 @@ constexpr ParameterSpec PARAMETERS[] = {
 };
 
 constexpr InputSpec INPUTS[] = {
-    // name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), ignored id, default of --map
+    // name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), the id that is ignored where
+    // there are ids, default of --map
     {"x", DType::f32, SHAPE_4_12, 0, 192, true, -1, 0, ""},
     {"dlogits", DType::f32, SHAPE_4_5, 192, 80, false, -1, 0, "cotangent"},
 };

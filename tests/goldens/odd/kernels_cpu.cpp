@@ -1,6 +1,7 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
-// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
+// In formulas x1, x2, ... are pieces of x and xᵀ is its transpose; sum_C goes along C, row_sum(x) is of each row of x,
+// column_sum(x) of each column, sum(x) of all; silu' is the slope of silu. "dw +=" adds to what dw holds, or
+// overwrites it as the WriteMode says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace vec_math = thunder::math;
 using namespace thunder;
 
 // basins_forward:
-//   largest = max_columns(gauge)
+//   largest = row_max(gauge)
 //   added = gauge + softplus(difference) / largest
 //   softplus = softplus(difference_2)
 //   sigmoid = sigmoid(difference_2)
@@ -28,7 +29,7 @@ using namespace thunder;
 //   where difference = sin(gauge * basins_0_period) - basins_0_level
 //   where product_2 = added * basins_1_period
 //   where difference_2 = sin(product_2) - basins_1_level
-// Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add
+// From the graph's Mul, Sin, Sub, Softplus, ReduceMax, Div, Add
 void basins_forward(float* largest, float* added, float* softplus, float* sigmoid, float* cosine, float* sigmoid_2,
     float* cosine_2, const float* gauge, const float* basins_0_period, const float* basins_0_level,
     const float* basins_1_period, const float* basins_1_level, Stream& stream) {
@@ -76,11 +77,11 @@ void basins_forward(float* largest, float* added, float* softplus, float* sigmoi
 }
 
 // log_sum_rows:
-//   largest_2 = max_columns(added)
+//   largest_2 = row_max(added)
 //   added_3 = abs(added + softplus / largest_2) + 1
 //   logarithm = log(added_3)
-//   total_2 = sum_columns((added == largest_2))
-// Replaces ReduceMax, Div, Add, Abs, Log
+//   total_2 = row_sum(added == largest_2)
+// From the graph's ReduceMax, Div, Add, Abs, Log
 void log_sum_rows(float* largest_2, float* added_3, float* logarithm, float* total_2, const float* added,
     const float* softplus, Stream& stream) {
     const Timed timed("log_sum_rows", {.bytes = 1008, .flops = 1860}, stream);
@@ -111,10 +112,10 @@ void log_sum_rows(float* largest_2, float* added_3, float* logarithm, float* tot
 }
 
 // shore_forward:
-//   total = sum_rows(cos(chosen))
+//   total = column_sum(cos(chosen))
 //   sine = sin(chosen)
 //   where chosen = logarithmᵀ * shore_slope > 0.5 ? logarithmᵀ * shore_slope : 1 / logarithmᵀ
-// Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
+// From the graph's Mul, Greater, Reciprocal, Where, Cos, ReduceSum
 void shore_forward(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
     const Timed timed("shore_forward", {.bytes = 744, .flops = 1740}, stream);
     constexpr std::int64_t rows = 10, width = 6;
@@ -144,7 +145,7 @@ void shore_forward(float* total, float* sine, const float* logarithm, const floa
 //   loss_sum += log_sum_exp
 //   where most = abs(max(total)) == inf ? 0 : max(total)
 //   where log_sum_exp = log(sum(exp(total - most))) + most
-// Replaces ReduceLogSumExp
+// From the graph's ReduceLogSumExp
 void loss_forward_backward(float* dtotal, float* loss_sum, const float* total, const float* dloss, Stream& stream) {
     const Timed timed("loss_forward_backward", {.bytes = 60, .flops = 202}, stream);
     constexpr std::int64_t width = 6;
@@ -166,16 +167,15 @@ void loss_forward_backward(float* dtotal, float* loss_sum, const float* total, c
 
 // shore_slope_and_basins_1_period_gradients:
 //   dshore_slope += (logarithmᵀ * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithmᵀ
-//   dadded_2 = (-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal * sineᵀ) : 0) *
-//       shore_slopeᵀ) / added_3 * sign(added + softplus / largest_2)
+//   dadded_2 = dlogarithm / added_3 * sign(added + softplus / largest_2)
 //   dbasins_1_level_terms = -ddifference_2
 //   dadded_part_2 = ddifference_2 * cosine * basins_1_period
+//   dbasins_1_period += column_sum(ddifference_2 * cosine * added)
 //   where greater = logarithm * shore_slopeᵀ > 0.5
+//   where dchosen = -(dtotalᵀ * sineᵀ)
+//   where dlogarithm = -((greater ? 0 : dchosen) * (1 / logarithm)^2) + (greater ? dchosen : 0) * shore_slopeᵀ
 //   where ddifference_2 = dadded_2 / largest_2 * sigmoid
-//   dbasins_1_period += sum_rows((-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sineᵀ) : 0) * shore_slopeᵀ) / added_3 * sign(added + softplus / largest_2) / largest_2 * sigmoid * cosine *
-//       added)
-// Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Div, Add, Abs, Softplus, Sub, Sin
+// From the graph's Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Div, Add, Abs, Softplus, Sub, Sin
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
     const float* shore_slope, const float* added_3, const float* softplus, const float* largest_2, const float* added,
@@ -265,8 +265,8 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
 }
 
 // basins_1_level_gradient:
-//   dbasins_1_level += sum_columns(dbasins_1_level_terms)
-// Replaces Sub
+//   dbasins_1_level += row_sum(dbasins_1_level_terms)
+// From the graph's Sub
 void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms, WriteMode mode,
     Stream& stream) {
     const Timed timed("basins_1_level_gradient", {.bytes = 289, .flops = 72}, stream);
@@ -284,11 +284,12 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_leve
 }
 
 // basins_0_level_gradient:
-//   dbasins_0_level += sum_columns(-ddifference)
+//   dbasins_0_level += row_sum(-ddifference)
 //   dbasins_0_period_terms = ddifference * cosine_2 * gauge
-//   where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * (softplus / largest_2) /
-//       largest_2)) / total_2) + dadded_part_2) / largest * sigmoid_2
-// Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
+//   where dadded = dadded_2 + (added == largest_2) * (row_sum(-(dadded_2 * (softplus / largest_2) / largest_2)) /
+//       total_2) + dadded_part_2
+//   where ddifference = dadded / largest * sigmoid_2
+// From the graph's Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* softplus,
     const float* largest_2, const float* dadded_2, const float* total_2, const float* added, const float* dadded_part_2,
     const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, WriteMode mode,
@@ -332,8 +333,8 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
 }
 
 // basins_0_period_gradient:
-//   dbasins_0_period += sum_rows(dbasins_0_period_terms)
-// Replaces Mul
+//   dbasins_0_period += column_sum(dbasins_0_period_terms)
+// From the graph's Mul
 void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms, WriteMode mode,
     Stream& stream) {
     const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);

@@ -1,7 +1,9 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
-// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
-// In formulas x1, x2, ... are pieces of x, xᵀ is its transpose; sum_C goes along C, sum over all there is; silu' is the
-// slope of silu. "dw +=" adds to what dw holds, or overwrites it as the WriteMode says.
+// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a. Another of the kernel's
+// tensors may lie where one that is Aliased does, and none where one that is Global does.
+// In formulas x1, x2, ... are pieces of x and xᵀ is its transpose; sum_C goes along C, row_sum(x) is of each row of x,
+// column_sum(x) of each column, sum(x) of all; silu' is the slope of silu. "dw +=" adds to what dw holds, or
+// overwrites it as the WriteMode says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -12,7 +14,7 @@ using namespace thunder;
 namespace kernels {
 
 // basins_forward:
-//   largest = max_columns(gauge)
+//   largest = row_max(gauge)
 //   added = gauge + softplus(difference) / largest
 //   softplus = softplus(difference_2)
 //   sigmoid = sigmoid(difference_2)
@@ -22,7 +24,7 @@ namespace kernels {
 //   where difference = sin(gauge * basins_0_period) - basins_0_level
 //   where product_2 = added * basins_1_period
 //   where difference_2 = sin(product_2) - basins_1_level
-// Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add
+// From the graph's Mul, Sin, Sub, Softplus, ReduceMax, Div, Add
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float> added, Aliased<float> softplus,
     Aliased<float> sigmoid, Aliased<float> cosine, Aliased<float> sigmoid_2, Aliased<float> cosine_2,
@@ -84,11 +86,11 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
 }
 
 // log_sum_rows:
-//   largest_2 = max_columns(added)
+//   largest_2 = row_max(added)
 //   added_3 = abs(added + softplus / largest_2) + 1
 //   logarithm = log(added_3)
-//   total_2 = sum_columns((added == largest_2))
-// Replaces ReduceMax, Div, Add, Abs, Log
+//   total_2 = row_sum(added == largest_2)
+// From the graph's ReduceMax, Div, Add, Abs, Log
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) log_sum_rows_kernel(Global<float> largest_2, Aliased<float> added_3, Aliased<float> logarithm,
     Global<float> total_2, Aliased<const float> added, Aliased<const float> softplus) {
@@ -134,10 +136,10 @@ THUNDER_KERNEL(256) log_sum_rows_kernel(Global<float> largest_2, Aliased<float> 
 }
 
 // shore_forward:
-//   total = sum_rows(cos(chosen))
+//   total = column_sum(cos(chosen))
 //   sine = sin(chosen)
 //   where chosen = logarithmᵀ * shore_slope > 0.5 ? logarithmᵀ * shore_slope : 1 / logarithmᵀ
-// Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
+// From the graph's Mul, Greater, Reciprocal, Where, Cos, ReduceSum
 // A block for each 64 columns, whose 8 warps take row after row; their sums are added in order.
 THUNDER_KERNEL(256) shore_forward_kernel(Aliased<float> sine, Global<const float> logarithm,
     Aliased<const float> shore_slope, Global<float> partials) {
@@ -169,7 +171,7 @@ THUNDER_KERNEL(256) shore_forward_kernel(Aliased<float> sine, Global<const float
     }
 }
 
-// Finishes the sums.
+// Writes the sums: one block has added up all rows.
 THUNDER_KERNEL(256) shore_forward_finish(Global<float> total, Global<const float> partials) {
     constexpr int sums = 6;
     THUNDER_SHARED(float, shared, 256);
@@ -191,7 +193,7 @@ THUNDER_KERNEL(256) shore_forward_finish(Global<float> total, Global<const float
 //   loss_sum += log_sum_exp
 //   where most = abs(max(total)) == inf ? 0 : max(total)
 //   where log_sum_exp = log(sum(exp(total - most))) + most
-// Replaces ReduceLogSumExp
+// From the graph's ReduceLogSumExp
 // One warp, which stays in registers.
 THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<float> loss_sum,
     Aliased<const float> total, Aliased<const float> dloss) {
@@ -236,16 +238,15 @@ THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<f
 
 // shore_slope_and_basins_1_period_gradients:
 //   dshore_slope += (logarithmᵀ * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithmᵀ
-//   dadded_2 = (-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal * sineᵀ) : 0) *
-//       shore_slopeᵀ) / added_3 * sign(added + softplus / largest_2)
+//   dadded_2 = dlogarithm / added_3 * sign(added + softplus / largest_2)
 //   dbasins_1_level_terms = -ddifference_2
 //   dadded_part_2 = ddifference_2 * cosine * basins_1_period
+//   dbasins_1_period += column_sum(ddifference_2 * cosine * added)
 //   where greater = logarithm * shore_slopeᵀ > 0.5
+//   where dchosen = -(dtotalᵀ * sineᵀ)
+//   where dlogarithm = -((greater ? 0 : dchosen) * (1 / logarithm)^2) + (greater ? dchosen : 0) * shore_slopeᵀ
 //   where ddifference_2 = dadded_2 / largest_2 * sigmoid
-//   dbasins_1_period += sum_rows((-((greater ? 0 : -(dtotal * sineᵀ)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sineᵀ) : 0) * shore_slopeᵀ) / added_3 * sign(added + softplus / largest_2) / largest_2 * sigmoid * cosine *
-//       added)
-// Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Div, Add, Abs, Softplus, Sub, Sin
+// From the graph's Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Div, Add, Abs, Softplus, Sub, Sin
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> dshore_slope, Global<const float> dtotal,
     Global<const float> sine, Global<const float> logarithm, Global<const float> shore_slope, WriteMode mode) {
@@ -362,8 +363,8 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
 }
 
 // basins_1_level_gradient:
-//   dbasins_1_level += sum_columns(dbasins_1_level_terms)
-// Replaces Sub
+//   dbasins_1_level += row_sum(dbasins_1_level_terms)
+// From the graph's Sub
 // A warp for each row.
 THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_level,
     Global<const float> dbasins_1_level_terms, WriteMode mode) {
@@ -388,11 +389,12 @@ THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_leve
 }
 
 // basins_0_level_gradient:
-//   dbasins_0_level += sum_columns(-ddifference)
+//   dbasins_0_level += row_sum(-ddifference)
 //   dbasins_0_period_terms = ddifference * cosine_2 * gauge
-//   where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * (softplus / largest_2) /
-//       largest_2)) / total_2) + dadded_part_2) / largest * sigmoid_2
-// Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
+//   where dadded = dadded_2 + (added == largest_2) * (row_sum(-(dadded_2 * (softplus / largest_2) / largest_2)) /
+//       total_2) + dadded_part_2
+//   where ddifference = dadded / largest * sigmoid_2
+// From the graph's Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_level,
     Aliased<float> dbasins_0_period_terms, Aliased<const float> softplus, Aliased<const float> largest_2,
@@ -454,8 +456,8 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
 }
 
 // basins_0_period_gradient:
-//   dbasins_0_period += sum_rows(dbasins_0_period_terms)
-// Replaces Mul
+//   dbasins_0_period += column_sum(dbasins_0_period_terms)
+// From the graph's Mul
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_period,
     Global<const float> dbasins_0_period_terms, WriteMode mode) {

@@ -56,15 +56,15 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     float* const dadded_part_2 = at<float>(arenas_.scratch, offset::dadded_part_2);  // (6,10)
     float* const dbasins_0_period_terms = at<float>(arenas_.scratch, offset::dbasins_0_period_terms);  // (6,10)
 
-    // the 10 equations stand with the kernel
+    // the kernel's text begins with its 10 equations
     basins_forward(largest, added, softplus, sigmoid, cosine, sigmoid_2, cosine_2, gauge, w_basins_0_period,
         w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
-    // largest_2 = max_columns(added)
+    // largest_2 = row_max(added)
     // added_3 = abs(added + softplus / largest_2) + 1
     // logarithm = log(added_3)
-    // total_2 = sum_columns((added == largest_2))
+    // total_2 = row_sum(added == largest_2)
     log_sum_rows(largest_2, added_3, logarithm, total_2, added, softplus, stream);
-    // total = sum_rows(cos(chosen))
+    // total = column_sum(cos(chosen))
     // sine = sin(chosen)
     // where chosen = logarithmᵀ * w_shore_slope > 0.5 ? logarithmᵀ * w_shore_slope : 1 / logarithmᵀ
     shore_forward(total, sine, logarithm, w_shore_slope, stream);
@@ -73,19 +73,20 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     // where most = abs(max(total)) == inf ? 0 : max(total)
     // where log_sum_exp = log(sum(exp(total - most))) + most
     loss_forward_backward(dtotal, &arenas_.scalars->loss_sum, total, &arenas_.scalars->dloss, stream);
-    // the 7 equations stand with the kernel
+    // the kernel's text begins with its 9 equations
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded_2, dbasins_1_level_terms, dadded_part_2,
         g_basins_1_period, dtotal, sine, logarithm, w_shore_slope, added_3, softplus, largest_2, added, sigmoid, cosine,
         w_basins_1_period, mode, stream);
-    // g_basins_1_level += sum_columns(dbasins_1_level_terms)
+    // g_basins_1_level += row_sum(dbasins_1_level_terms)
     basins_1_level_gradient(g_basins_1_level, dbasins_1_level_terms, mode, stream);
-    // g_basins_0_level += sum_columns(-ddifference)
+    // g_basins_0_level += row_sum(-ddifference)
     // dbasins_0_period_terms = ddifference * cosine_2 * gauge
-    // where ddifference = (dadded_2 + (added == largest_2) * (sum_columns(-(dadded_2 * (softplus / largest_2) /
-    // largest_2)) / total_2) + dadded_part_2) / largest * sigmoid_2
+    // where dadded = dadded_2 + (added == largest_2) * (row_sum(-(dadded_2 * (softplus / largest_2) / largest_2)) /
+    // total_2) + dadded_part_2
+    // where ddifference = dadded / largest * sigmoid_2
     basins_0_level_gradient(g_basins_0_level, dbasins_0_period_terms, softplus, largest_2, dadded_2, total_2, added,
         dadded_part_2, largest, sigmoid_2, cosine_2, gauge, mode, stream);
-    // g_basins_0_period += sum_rows(dbasins_0_period_terms)
+    // g_basins_0_period += column_sum(dbasins_0_period_terms)
     basins_0_period_gradient(g_basins_0_period, dbasins_0_period_terms, mode, stream);
 }
 

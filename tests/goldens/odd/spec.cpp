@@ -21,7 +21,8 @@ constexpr ParameterSpec PARAMETERS[] = {
 };
 
 constexpr InputSpec INPUTS[] = {
-    // name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), ignored id, default of --map
+    // name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), the id that is ignored where
+    // there are ids, default of --map
     {"gauge", DType::f32, SHAPE_6_10, 0, 240, true, -1, 0, ""},
 };
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "compiler/analysis/views.h"
 #include "compiler/check/gradient_check.h"
 #include "compiler/passes/layers/unroll_repeats.h"
 #include "compiler/support/error.h"
@@ -139,6 +140,27 @@ func @main(%x: f32[4,3] input "x", %w: f32[3] parameter "w", %b: f32[4,1] parame
   %dw = reduce_sum(%dadd) {axes = [0], keep_dims = false} : f32[3]
 }
 )");
+}
+
+// Of two modules that compute alike each value says whose it is, in both passes; what is called so in one module alone,
+// and what somebody named, keeps its name.
+TEST(Differentiate, CallsValuesAfterTheirModules) {
+    const Module module = gradients(R"(
+func @main(%x: f32[4] input "x", %w: f32[4] parameter "w") -> (%loss "loss") {
+  %mul = mul(%x, %w) : f32[4] at "model.waves.0"
+  %sin = sin(%mul) : f32[4] at "model.waves.0"
+  %mul_2 = mul(%sin, %w) : f32[4] at "model.waves.1"
+  %high = sin(%mul_2) : f32[4] at "model.waves.1"
+  %exp = exp(%high) : f32[4] at "model.waves.1"
+  %loss = reduce_sum(%exp) {axes = [0], keep_dims = false} : f32[] at "model"
+}
+)");
+    std::string names;
+    for (const Op& op : module.main().ops)
+        if (!is_view(op)) names += module.main().info(op.results[0]).name + " ";
+    EXPECT_EQ(names,
+              "waves_0_product sin waves_1_product high exp loss dhigh waves_1_cosine dwaves_1_product dsin dw_part "
+              "waves_0_cosine dwaves_0_product dw_part_2 dw ");
 }
 
 TEST(Differentiate, RecomputesInPlaceWhereAsked) {
