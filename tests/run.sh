@@ -17,6 +17,9 @@ case "${1:-}" in
     "") ;;
     *) echo "usage: tests/run.sh [--quick | --full]" >&2; exit 2 ;;
 esac
+# Tests of thunderc itself run once, under the sanitizers, where these are built (tests/CMakeLists.txt).
+once=ON
+((quick)) || [ "$full" = ON ] && once=OFF
 jobs=${THUNDERC_JOBS:-$(nproc)}
 build=${THUNDERC_BUILD:-build}
 scripts/install_dependencies.sh --tests
@@ -24,7 +27,7 @@ scripts/install_dependencies.sh --tests
 run() {  # PRESET FOLDER
     local begin=$SECONDS
     echo "== $1: build"
-    cmake --preset "$1" -B "$2" -DTHUNDERC_FULL="$full" >/dev/null
+    cmake --preset "$1" -B "$2" -DTHUNDERC_FULL="$full" -DTHUNDERC_TESTS_ONCE="$once" >/dev/null
     cmake --build "$2" -j "$jobs"
     echo "== $1: tests, after $((SECONDS - begin)) s"
     # One more than there are cores: tests of ranks and of commands wait for a part of their time.

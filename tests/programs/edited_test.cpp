@@ -102,6 +102,8 @@ TEST(EditedProgram, ItsTestsSayWhichJudgementFailed) {
     EXPECT_EQ(restored.status, 0) << restored.out << restored.err;
 }
 
+#ifdef THUNDERC_FULL  // tests/support/full_form.h: each of them builds a program and its tests several times
+
 // The loss of a model that stops gradients moves by more than its gradients say: differences judge nothing.
 TEST(EditedProgram, ThatStopsGradientsIsJudgedByItsReferenceAlone) {
     const GeneratedProgram program("byol_edited", "byol", "noopt.loss", "");
@@ -140,6 +142,8 @@ TEST(EditedProgram, DifferencesHoldRowsThatPad) {
 
     write_file(spec, text);
 }
+
+#endif
 
 }  // namespace edited_test
 }  // namespace thunderc::tests

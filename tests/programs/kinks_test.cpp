@@ -10,6 +10,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "tests/programs/generated_program.h"
+#include "tests/support/full_form.h"
 
 namespace thunderc::tests {
 namespace kinks_test {
@@ -60,7 +61,8 @@ TEST_P(CompiledKinks, GiveWhatPyTorchGives) {
     EXPECT_GT(held, 900U);  // all that was recorded
 }
 
-INSTANTIATE_TEST_SUITE_P(Export, CompiledKinks, testing::Values("dynamo", "noopt"),
+INSTANTIATE_TEST_SUITE_P(Export, CompiledKinks,
+                         testing::ValuesIn(full_form ? std::vector{"dynamo", "noopt"} : std::vector{"noopt"}),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace kinks_test

@@ -11,6 +11,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "tests/programs/generated_program.h"
+#include "tests/support/full_form.h"
 
 namespace thunderc::tests {
 namespace ranks_test {
@@ -231,7 +232,9 @@ TEST_P(Ranks, AreOneRank) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, Ranks, testing::ValuesIn(cases),
+INSTANTIATE_TEST_SUITE_P(Programs, Ranks,
+                         testing::ValuesIn(in_short(cases, {"dp2_llama", "fsdp4_llama5", "fsdp2_tied", "fsdp2_f16",
+                                                            "hsdp2x2_bf16", "fsdp2_lora"})),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // The tests that a program brings along: its ranks against its reference program, which is one rank.
@@ -265,7 +268,9 @@ TEST_P(RanksChaos, ChangesNoBit) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, RanksChaos, testing::ValuesIn(cases),
+INSTANTIATE_TEST_SUITE_P(Programs, RanksChaos,
+                         testing::ValuesIn(in_short(cases,
+                                                    {"dp2_llama", "fsdp4_llama5", "hsdp2x2_bf16", "fsdp2_lora"})),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // ---- timelines -----------------------------------------------------------------------------------------------------

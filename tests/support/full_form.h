@@ -3,6 +3,13 @@
 // times as long and look for what any count shows.
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
 namespace thunderc {
 
 #ifdef THUNDERC_FULL
@@ -16,5 +23,15 @@ inline constexpr bool short_form = true;
 #else
 inline constexpr bool short_form = false;
 #endif
+
+// Of a sweep's cases all in the long form, else those of these names, one of each kind.
+template <typename Cases>
+auto in_short(const Cases& cases, std::initializer_list<std::string_view> names) {
+    std::vector<std::decay_t<decltype(*std::begin(cases))>> out;
+    for (const auto& c : cases)
+        if (full_form || std::find(names.begin(), names.end(), std::string_view(c.name)) != names.end())
+            out.push_back(c);
+    return out;
+}
 
 }  // namespace thunderc
