@@ -13,7 +13,7 @@ namespace {
 
 constexpr int plain = Elementwise::plain, costly = Elementwise::costly;
 
-enum class Takes { numbers, floats, booleans };
+enum class Takes { numbers, floats, integers, booleans };
 
 struct BinaryRow {
     const char* name;
@@ -124,6 +124,12 @@ const BinaryRow binary_rows[] = {
      [](const double* x) { return (x[0] != 0) != (x[1] != 0) ? 1.0 : 0.0; },
      [](const std::int64_t* x) { return static_cast<std::int64_t>((x[0] != 0) != (x[1] != 0)); }, "{0} != {1}",
      "{0} xor {1}", 1, plain, true, Takes::booleans, nullptr, nullptr, 0, 1},
+    {"bit_and", "The bits that both have, of integers, element by element.", "y = a & b", "ONNX BitwiseAnd",
+     [](const double* x) {
+         return static_cast<double>(static_cast<std::int64_t>(x[0]) & static_cast<std::int64_t>(x[1]));
+     },
+     [](const std::int64_t* x) { return x[0] & x[1]; }, "{0} & {1}", "{0} & {1}", 0, plain, true, Takes::integers,
+     nullptr, nullptr, 0, 1},
 };
 
 // The type is said, since a literal is an int whatever the tensor holds. Sums of signed integers must not overflow in
@@ -148,6 +154,7 @@ std::string_view result_noun(std::string_view name) {
     if (name == "max") return "larger";
     if (name == "min") return "smaller";
     if (name == "and") return "both";
+    if (name == "bit_and") return "common_bits";
     return name == "or" ? "either" : "one_of_both";
 }
 
@@ -203,6 +210,7 @@ std::vector<Type> infer_binary(const InferInput& in, Takes takes) {
         if (takes == Takes::booleans) boolean_operand(in, k);
         if (takes == Takes::numbers) number_operand(in, k);
         if (takes == Takes::floats) float_operand(in, k);
+        if (takes == Takes::integers) integer_operand(in, k);
     }
     require_same_dtype(in.operand(0), in.operand(1));
     return {Type::tensor(in.operand(0).dtype, require_broadcast(in.operand(0).dims, in.operand(1).dims))};
@@ -262,6 +270,14 @@ OpDef binary(const BinaryRow& row) {
                        {"same", {bool_of({4}, {0, 1, 0, 1}), bool_of({4}, {0, 0, 1, 1})}, {}}};
         def.errors = {{{bool_type({2, 3}), bool_type({2})}, {}, "shapes [2,3] and [2] do not broadcast"},
                       {{bool_type({2}), f32_type({2})}, {}, "operand 1 is to be boolean, f32[2] given"}};
+        return def;
+    }
+    if (row.takes == Takes::integers) {
+        def.not_differentiable = "its operands are integers";
+        def.samples = {{"outer", {i64_of({3, 1}, {-7, 1000003, 12}), i64_of({4}, {1, -2, 255, 0x7fffffff})}, {}},
+                       {"same", {i64_of({3}, {-1, -1, 6}), i64_of({3}, {-1, 5, 3})}, {}}};
+        def.errors = {{{i64_type({2, 3}), i64_type({2})}, {}, "shapes [2,3] and [2] do not broadcast"},
+                      {{i64_type({2}), f32_type({2})}, {}, "operand 1 is to hold integers, f32[2] given"}};
         return def;
     }
     def.vjp = [da = row.da, db = row.db](const VjpInput& in) {
