@@ -436,26 +436,29 @@ TEST_F(Graphs, ThatGrowWithoutBound) {
 // All of them at once, the most frequent first; what ONNX has is no slip for an operator of a similar name.
 TEST_F(Graphs, WithOperatorsThatAreNotSupported) {
     const std::string several =
-        "g (float[2,3] x) => (float[2,3] z) { a = f.Fancy(x) b = Einsum<equation = \"ij->ji\">(a) c = "
-        "Einsum<equation = \"ij->ji\">(b) d = Einsum<equation = \"ij,ij->ij\">(c, c) e = Sofmax<axis = 1>(d) z = "
+        "g (float[2,3] x) => (float[2,3] z) { a = f.Fancy(x) b = Multinomial<sample_size = 3>(a) c = "
+        "Multinomial<sample_size = 3>(b) d = Multinomial<sample_size = 5>(c) e = Sofmax<axis = 1>(d) z = "
         "Relu(e) }";
     onnx::ModelProto named = model(several);
     expect(named,
-           "3 operators are not supported: Einsum, Sofmax, Fancy of the domain f\n  found:\n    Einsum: 3 nodes\n      "
-           "with equation = \"ij->ji\" (2); equation = \"ij,ij->ij\" (1)\n    Sofmax: 1 node\n      with axis = 1\n    "
-           "Fancy: 1 node\nhelp: did you mean Softmax in place of Sofmax?; express Einsum, Fancy by other operators in "
+           "3 operators are not supported: Multinomial, Sofmax, Fancy of the domain f\n  found:\n    Multinomial: 3 "
+           "nodes\n      "
+           "with sample_size = 3 (2); sample_size = 5 (1)\n    Sofmax: 1 node\n      with axis = 1\n    "
+           "Fancy: 1 node\nhelp: did you mean Softmax in place of Sofmax?; express Multinomial, Fancy by other "
+           "operators in "
            "the model, or export what has a domain of its own as a model-local function; "
            "a function of your own can compute such an operator: --user-executor FILE\n");
     // Where they stand: layers are one place.
-    const char* names[] = {"/m/layers.0/mlp/Fancy", "/m/layers.0/attn/Einsum", "/m/layers.1/attn/Einsum",
-                           "/m/layers.2/attn/Einsum", "/m/head/Sofmax"};
+    const char* names[] = {"/m/layers.0/mlp/Fancy", "/m/layers.0/attn/Multinomial", "/m/layers.1/attn/Multinomial",
+                           "/m/layers.2/attn/Multinomial", "/m/head/Sofmax"};
     for (int k = 0; k < 5; ++k) named.mutable_graph()->mutable_node(k)->set_name(names[k]);
     const std::string text = error_of(named);
-    EXPECT_NE(text.find("    Einsum: 3 nodes in m.layers.{0..2}.attn\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("    Multinomial: 3 nodes in m.layers.{0..2}.attn\n"), std::string::npos) << text;
     EXPECT_NE(text.find("    Fancy: 1 node in m.layers.0.mlp\n"), std::string::npos) << text;
-    expect_node("LpNormalization<p = 1>(x)",
-                "the operator LpNormalization is not supported\n  node: z\n  operator: LpNormalization (p = 1)\nhelp: "
-                "express it by other operators in the model\n");
+    expect_node(
+        "RandomUniformLike<dtype = 1>(x)",
+        "the operator RandomUniformLike is not supported\n  node: z\n  operator: RandomUniformLike (dtype = 1)\nhelp: "
+        "express it by other operators in the model\n");
     std::string many = "v0 = Relu(x)";
     for (int k = 0; k < 8; ++k)
         many += " v" + std::to_string(k + 1) + " = TopKth<k = " + std::to_string(k) + ">(v" + std::to_string(k) + ")";
@@ -508,14 +511,14 @@ TEST_F(Graphs, WithOperatorsThatAreNotSupportedInBranches) {
 
 // The form that is refused is shown.
 TEST_F(Graphs, WithFormsThatAreNotSupported) {
-    expect_node("Pad<mode = \"reflect\">(x, p)",
-                "Pad in the mode reflect is not supported\n  node: z\n  operator: Pad (mode = \"reflect\")\nhelp: pad "
+    expect_node("Pad<mode = \"mirror\">(x, p)",
+                "Pad in the mode mirror is not supported\n  node: z\n  operator: Pad (mode = \"mirror\")\nhelp: pad "
                 "with a constant\n",
                 20, "p = Constant<value_ints = [0, 0, 0, 0]>()");
     expect(
         model("g (float[2] x) => (float[2] z) { z = f.one(x) } <domain: \"f\", opset_import: [\"\" : 20]> one (a) => "
-              "(b) { p = Constant<value_ints = [0, 0]>() b = Pad<mode = \"reflect\">(a, p) }"),
-        "Pad in the mode reflect is not supported\n  node: z\n  operator: Pad (mode = \"reflect\") in the body of "
+              "(b) { p = Constant<value_ints = [0, 0]>() b = Pad<mode = \"mirror\">(a, p) }"),
+        "Pad in the mode mirror is not supported\n  node: z\n  operator: Pad (mode = \"mirror\") in the body of "
         "one\nhelp: pad with a constant\n");
 }
 

@@ -7,18 +7,21 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <random>
 
 #include "compiler/interpreter/evaluate.h"
+#include "compiler/passes/autodiff/differentiate.h"
 #include "compiler/passes/recognise/lift_parameters.h"
+#include "compiler/passes/step/compose_function.h"
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
 namespace operators_test {
 
-class Operators : public testing::TestWithParam<int> {};
+class Operators : public testing::TestWithParam<const char*> {};
 
 TEST_P(Operators, AgreeWithOnnxReference) {
-    const std::string name = "frontend/operators_" + std::to_string(GetParam());
+    const std::string name = std::string("frontend/") + GetParam();
     Report report;
     // Numbers that importing asked for are no arguments any more after lifting.
     const Module module = lift_parameters(imported(name + ".onnx"), {}, report);
@@ -56,7 +59,75 @@ TEST_P(Operators, AgreeWithOnnxReference) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Opsets, Operators, testing::Values(13, 17, 20, 23));
+INSTANTIATE_TEST_SUITE_P(Opsets, Operators,
+                         testing::Values("operators_13", "operators_17", "operators_20", "operators_23", "composed_13",
+                                         "composed_26"));
+
+// What importing makes of several ops has the gradient of all of them together: along a random direction through the
+// inputs of each operator, which no other reads ("7_Einsum_in0" and "7_Einsum"), against differences.
+class Gradients : public testing::TestWithParam<const char*> {};
+
+std::string operator_of(const std::string& name) {
+    return name.substr(0, name.find('_', name.find('_') + 1));
+}
+
+TEST_P(Gradients, AgreeWithDifferences) {
+    const std::string name = std::string("frontend/") + GetParam();
+    Report report;
+    const Module forward = lift_parameters(imported(name + ".onnx"), {}, report);
+    DifferentiateOptions options;
+    options.wanted = wants_gradient;
+    options.cotangent_for_each_result = true;
+    const Module module = differentiate(forward, options, report);
+    const std::map<std::string, Tensor> data = tensors(name + ".safetensors");
+    const Function &before = forward.main(), &main = module.main();
+    std::mt19937 random(5);
+    std::normal_distribution<double> normal;
+    const auto drawn = [&](const Type& type) {
+        Tensor out(type);
+        for (double& v : out.f) v = normal(random);
+        return out;
+    };
+    std::vector<Tensor> at, along, above, below;
+    constexpr double step = 1e-5;
+    for (std::size_t k = 0; k < before.arguments.size(); ++k) {
+        Tensor t = data.at(before.argument_info[k].names.front());
+        t.type.dtype = before.type(before.arguments[k]).dtype;
+        along.push_back(drawn(t.type));
+        for (double sign : {1.0, -1.0}) {
+            Tensor moved = t;
+            for (std::size_t i = 0; i < t.f.size(); ++i) moved.f[i] += sign * step * along.back().f[i];
+            (sign > 0 ? above : below).push_back(std::move(moved));
+        }
+        at.push_back(std::move(t));
+    }
+    const std::vector<Tensor> high = evaluate(forward, before, std::span<const Tensor>(above));
+    const std::vector<Tensor> low = evaluate(forward, before, std::span<const Tensor>(below));
+    std::map<std::string, double> expected, actual;
+    for (std::size_t r = 0; r < before.results.size(); ++r) {
+        if (!high[r].floating()) continue;
+        const Tensor& dy = at.emplace_back(drawn(high[r].type));
+        const std::string op = operator_of(before.result_names[r]);
+        const bool steps = op.find("Hardmax") != std::string::npos;  // its gradient is 0, also where it jumps
+        for (std::size_t i = 0; i < dy.f.size(); ++i)
+            expected[op] += steps ? 0 : dy.f[i] * (high[r].f[i] - low[r].f[i]) / (2 * step);
+    }
+    ASSERT_EQ(at.size(), main.arguments.size());
+    const std::vector<Tensor> results = evaluate(module, main, std::span<const Tensor>(at));
+    std::size_t gradient = before.results.size();
+    for (std::size_t k = 0; k < before.arguments.size(); ++k) {
+        if (!wants_gradient(before.argument_info[k]) || !is_float(before.type(before.arguments[k]).dtype)) continue;
+        const Tensor& dx = results.at(gradient++);
+        for (std::size_t i = 0; i < dx.f.size(); ++i)
+            actual[operator_of(before.argument_info[k].names.front())] += dx.f[i] * along[k].f[i];
+    }
+    EXPECT_GT(expected.size(), 50u);
+    // Truncation of step^2 and cancellation of 1e-16 / step, of numbers of size ten at most.
+    for (const auto& [op, slope] : expected)
+        EXPECT_NEAR(actual[op], slope, 1e-6 * std::max(1.0, std::abs(slope))) << op;
+}
+
+INSTANTIATE_TEST_SUITE_P(Opsets, Gradients, testing::Values("composed_13", "composed_26"));
 
 // A function of torch that is several nodes, of the recorded graph of all of them, behind so many other nodes.
 std::vector<double> function_behind(const std::string& name, int others,
@@ -148,6 +219,46 @@ TEST(BatchNormalization, TakesTheStatisticsThatItIsGiven) {
         // In double on both sides.
         EXPECT_NEAR(y.f[k], (x[k] - m[c]) / std::sqrt(v[c] + 0.5) * s[c] + b[c], 1e-12);
     }
+}
+
+// What one operator on the first numbers of an input gives: numbers 1, 2, 3 … for each argument.
+std::vector<Tensor> given_by(const std::string& text) {
+    onnx::ModelProto model;
+    const auto status =
+        onnx::OnnxParser::Parse(model, ("<ir_version: 10, opset_import: [\"\" : 22]> g " + text).c_str());
+    EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
+    const std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("thunderc-given-" + std::to_string(::getpid()) + ".onnx");
+    std::ofstream(path, std::ios::binary) << model.SerializeAsString();
+    const Module module = import_model(path, CompileOptions());
+    std::filesystem::remove(path);
+    std::vector<Tensor> arguments;
+    for (Value argument : module.main().arguments) {
+        Tensor& t = arguments.emplace_back(module.main().type(argument));
+        for (std::int64_t k = 0; k < t.size(); ++k) t.set(k, static_cast<double>(k + 1));
+    }
+    return evaluate(module, module.main(), std::span<const Tensor>(arguments));
+}
+
+// Which ONNX's reference does not have.
+TEST(Convolutions, TransposedInGroupsAreThoseOfEachGroup) {
+    const std::string joint =
+        "(float[1,2,3] x, float[2,2,2] w) => (float[1,4,6] y) { y = ConvTranspose <group = 2, "
+        "strides = [2]> (x, w) }";
+    // x = 1 2 3; 4 5 6. w = 1 2, 3 4 for the first group's filters, 5 6, 7 8 for the second's.
+    EXPECT_EQ(given_by(joint).at(0).f, (std::vector<double>{1,  2,  2,  4,  3,  6,  3,  4,  6,  8,  9,  12,
+                                                            20, 24, 25, 30, 30, 36, 28, 32, 35, 40, 42, 48}));
+}
+
+TEST(Scans, GoAlongTheirAxesInTheirDirections) {
+    const std::string text =
+        "(float[2] s, float[2,3] x) => (float[2] t, float[2,3] y) { t, y = Scan <num_scan_inputs = 1, scan_input_axes "
+        "= [-1], scan_input_directions = [1], scan_output_axes = [1], scan_output_directions = [1], body = b (float[2] "
+        "s0, float[2] x0) => (float[2] s1, float[2] y0) { s1 = Add(s0, x0) y0 = Identity(s1) }> (s, x) }";
+    const std::vector<Tensor> results = given_by(text);
+    // s = 1, 2; columns of x from the last one on: 3, 6; 2, 5; 1, 4. The last sum stands first.
+    EXPECT_EQ(results.at(0).f, (std::vector<double>{7, 17}));
+    EXPECT_EQ(results.at(1).f, (std::vector<double>{7, 6, 4, 17, 13, 8}));
 }
 
 // The mean over classes is recognised through the logarithm of a softmax, too.

@@ -20,16 +20,15 @@ namespace thunderc::onnx_frontend {
 
 struct DroppedArgument {
     enum class Fate : std::uint8_t {
-        read,         // by the importer of the operator, from the call
-        refused,      // unless it says what leaving it out says
-        no_operator,  // the operator that the call becomes has no importer, and is refused for that
-        nothing,      // it changes neither values nor gradients
+        read,     // by the importer of the operator, from the call
+        refused,  // unless it says what leaving it out says
+        nothing,  // it changes neither values nor gradients
     };
     std::string_view call;  // without the overload
     std::size_t position;
     std::string_view name;
     Fate fate;
-    std::string_view neutral;  // of what is refused: what leaves all as it is; of no_operator: the operator
+    std::string_view neutral;  // of what is refused: what leaves all as it is
     std::string_view what;     // it does, in words; of `nothing`: why that changes nothing
     std::string_view help;
 };

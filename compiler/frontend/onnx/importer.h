@@ -102,8 +102,8 @@ class Importer {
     void bind(const std::string& name, Binding binding);
     bool import_body(const onnx::NodeProto& node);  // of a function; false where there is none
     const onnx::FunctionProto* function_of(const onnx::NodeProto& node) const;  // nullptr: none of the model's own
-    // Inlines a graph (a branch of If) and gives its outputs.
-    std::vector<Binding> import_subgraph(const onnx::GraphProto& graph);
+    // Inlines a graph (a branch of If, the body of a loop) and gives its outputs.
+    std::vector<Binding> import_subgraph(const onnx::GraphProto& graph, std::span<const Binding> inputs = {});
     DType dtype(std::int32_t data_type, const std::string& what);  // with the warning for f16 and f64
 
   private:
@@ -229,11 +229,20 @@ constexpr std::int64_t last_opset = 28;
 
 // One for each file of operators.
 std::span<const OpImporter> math_ops();
+std::span<const OpImporter> number_ops();
 std::span<const OpImporter> shape_ops();
 std::span<const OpImporter> reduce_ops();
 std::span<const OpImporter> nn_ops();
+std::span<const OpImporter> window_ops();
+std::span<const OpImporter> recurrent_ops();
+std::span<const OpImporter> resize_ops();
+std::span<const OpImporter> sample_ops();
+std::span<const OpImporter> signal_ops();
+std::span<const OpImporter> einsum_ops();
+std::span<const OpImporter> scatter_ops();
 std::span<const OpImporter> generator_ops();
 std::span<const OpImporter> sequence_ops();
+std::span<const OpImporter> loop_ops();
 
 // nullptr where there is none for that version.
 const OpImporter* find_importer(std::string_view op, std::int64_t opset);

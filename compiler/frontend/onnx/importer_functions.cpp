@@ -108,9 +108,10 @@ void Importer::import_function(const onnx::FunctionProto& function, const onnx::
     }
 }
 
-std::vector<Binding> Importer::import_subgraph(const onnx::GraphProto& graph) {
+std::vector<Binding> Importer::import_subgraph(const onnx::GraphProto& graph, std::span<const Binding> inputs) {
     Names& inner = subgraphs_.emplace_back();
     inner.outer = names_;
+    for (std::size_t k = 0; k < inputs.size(); ++k) inner.bindings[graph.input(static_cast<int>(k)).name()] = inputs[k];
     Names* before = std::exchange(names_, &inner);
     for (const auto& tensor : graph.initializer()) {
         check_tensor(tensor);

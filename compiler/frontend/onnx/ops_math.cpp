@@ -305,6 +305,17 @@ void cast_like(Node& n) {
     cast_to(n, n.type(1).dtype, n.narrow(1));
 }
 
+// Between integers of as many bits, and of a type to itself, a cast does the same.
+void bit_cast(Node& n) {
+    const auto to = static_cast<std::int32_t>(n.integer("to", 1));
+    const DType dtype = n.importer().dtype(to, "the cast " + n.proto().name());
+    const DType from = n.type(0).dtype;
+    if (is_float(from) ? from != dtype : is_float(dtype))
+        n.fail("BitCast between integers and floating point numbers is not supported",
+               "compute what it is used for by arithmetic in the model", {}, to_string(n.type(0)));
+    cast_to(n, dtype, narrow_type(to));
+}
+
 // numpy's matmul: vectors are matrices of one row or column, which goes again.
 void mat_mul(Node& n) {
     n.refuse_integers();
@@ -393,6 +404,7 @@ constexpr OpImporter math_importers[] = {
     {"Selu", 13, last_opset, selu, own},
     {"Cast", 13, last_opset, cast, own},
     {"CastLike", 15, last_opset, cast_like, own},
+    {"BitCast", 26, last_opset, bit_cast, own},
     {"MatMul", 13, last_opset, mat_mul, own},
     {"Gemm", 13, last_opset, gemm, own},
 };

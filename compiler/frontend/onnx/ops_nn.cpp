@@ -2,6 +2,7 @@
 // Operators of neural networks: softmax, normalisation, activations, attention, losses.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -68,16 +69,18 @@ void normalization(Node& n, std::string_view op) {
     if (scale) y = b.mul(y, scale);
     if (bias) y = b.add(y, bias);
     n.output(0, y);
+    // Mean and deviation of each row, with ones for its dimensions.
+    Dims ones = dims;
+    std::fill(ones.begin() + axis, ones.end(), 1);
     for (std::size_t k = 1; k < n.outputs(); ++k)
-        if (n.wants(k))
-            n.fail(fmt::format("the statistics that {} can give are not supported", n.proto().op_type()),
-                   "use its first output alone");
+        if (n.wants(k)) n.output(k, b.reshape(results[k], ones));
 }
 
 // By statistics that are given: a model's running ones, or what the graph computed of the batch.
 void batch_normalization(Node& n) {
     Builder& b = n.b();
-    if (n.integer("training_mode", 0) != 0)
+    // Before opset 14 outputs of statistics say it.
+    if (n.integer("training_mode", 0) != 0 || (n.opset() < 14 && n.outputs() > 1))
         n.fail("BatchNormalization in training mode is not supported",
                "call model.eval() before the export: a batch norm takes its running statistics then, which stay as "
                "they are");
@@ -96,6 +99,75 @@ void batch_normalization(Node& n) {
     const Value deviation = b.op("rsqrt", {b.add(operands[3], n.number("epsilon", 1e-5))});
     const Value normal = b.mul(b.sub(n.input(0), operands[2]), deviation);
     n.output(0, b.add(b.mul(normal, operands[0]), operands[1]));
+}
+
+// Each channel of each row by its own mean and deviation.
+void instance_normalization(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type(0);
+    if (type.rank() < 3 || n.type(1).dims != Dims{type.dims[1]} || n.type(2).dims != Dims{type.dims[1]})
+        n.fail("InstanceNormalization takes rows of channels, and a scale and a bias for each channel", {}, {},
+               fmt::format("{}, {}, {}", to_string(type), to_string(n.type(1)), to_string(n.type(2))));
+    Dims column(type.dims.size(), 1);
+    column[1] = type.dims[1];
+    const std::int64_t rows = type.dims[0] * type.dims[1];
+    const Value x = b.reshape(n.input(0), {rows, rows == 0 ? 0 : type.elements() / rows});
+    const Value normal = b.emit("layer_norm", {x}, {{"eps", n.number("epsilon", 1e-5)}})[0];
+    const Value scaled = b.mul(b.reshape(normal, type.dims), b.reshape(n.input(1), column));
+    n.output(0, b.add(scaled, b.reshape(n.input(2), column)));
+}
+
+// x by the sum of |x|, or the root of that of squares; where that is 0, so is the result.
+void lp_normalization(Node& n) {
+    Builder& b = n.b();
+    n.refuse_integers();
+    const std::int64_t axis = n.axis(n.integer("axis", -1), n.type(0).rank());
+    const std::int64_t p = n.integer("p", 2);
+    if (p != 1 && p != 2) n.fail(fmt::format("LpNormalization with a norm of order {}", p), {}, "1 or 2");
+    const Value x = n.input(0);
+    const Value sum = b.reduce_sum(p == 1 ? b.op("abs", {x}) : b.mul(x, x), {axis}, true);
+    const Value norm = p == 1 ? sum : b.op("sqrt", {sum}, {{"flat_at_zero", true}});
+    const DType dtype = n.type(0).dtype;
+    const Value nothing = b.op("eq", {norm, b.scalar(dtype, 0)});
+    n.output(0, b.div(x, b.op("select", {nothing, b.scalar(dtype, 1), norm})));
+}
+
+// x (bias + alpha / size Σ x²)^-beta over the `size` channels around each.
+void local_response_normalization(Node& n) {
+    Builder& b = n.b();
+    n.refuse_integers();
+    const Type type = n.type(0);
+    const std::int64_t size = n.integer("size", 0);
+    if (type.rank() < 2 || size < 1 || size > 1 << 10)
+        n.fail(fmt::format("LRN over {} channels", size), {}, "rows of channels, of which 1 to 1024", to_string(type));
+    Dims low(type.dims.size(), 0), high = low;
+    low[1] = (size - 1) / 2;
+    high[1] = size - 1 - low[1];
+    const Value x = n.input(0);
+    Value squares = b.mul(x, x), sum;
+    if (size > 1) squares = b.op("pad", {squares}, {{"low", low}, {"high", high}, {"value", 0.0}});
+    for (std::int64_t k = 0; k < size; ++k) {
+        const Value v = b.slice(squares, 1, k, k + type.dims[1]);
+        sum = sum ? b.add(sum, v) : v;
+    }
+    const double alpha = n.number("alpha", 1e-4), beta = n.number("beta", 0.75);
+    const Value base = b.add(b.mul(sum, alpha / static_cast<double>(size)), n.number("bias", 1));
+    n.output(0, b.mul(x, b.op("pow", {base, b.scalar(type.dtype, -beta)})));
+}
+
+// 1 at the first of the largest elements, else 0.
+void hardmax(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type(0);
+    const std::int64_t axis = n.axis(n.integer("axis", -1), type.rank());
+    const auto at = static_cast<std::size_t>(axis);
+    Dims line(type.dims.size(), 1);
+    std::vector<double> step(line.size(), 0);
+    line[at] = type.dims[at];
+    step[at] = 1;
+    const Value index = b.constant(ConstExpr::affine(Type::tensor(DType::i64, line), 0, step));
+    const Value first = b.op("argmax", {n.input(0)}, {{"axis", axis}, {"keep_dims", true}});
+    n.output(0, b.cast(b.op("eq", {index, first}), type.dtype));
 }
 
 void layer_normalization(Node& n) {
@@ -297,9 +369,13 @@ void negative_log_likelihood(Node& n) {
 constexpr OpImporter nn_importers[] = {
     {"Softmax", 13, last_opset, softmax, own},
     {"LogSoftmax", 13, last_opset, softmax, own},
+    {"Hardmax", 13, last_opset, hardmax, own},
     {"Gelu", 20, last_opset, gelu, own},
     {"LayerNormalization", 17, last_opset, layer_normalization, own},
-    {"BatchNormalization", 15, last_opset, batch_normalization, own},
+    {"BatchNormalization", 13, last_opset, batch_normalization, own},
+    {"InstanceNormalization", 13, last_opset, instance_normalization, own},
+    {"LpNormalization", 13, last_opset, lp_normalization, own},
+    {"LRN", 13, last_opset, local_response_normalization, own},
     {"RMSNormalization", 23, last_opset, rms_normalization, own},
     {"Dropout", 13, last_opset, import_dropout, moved},
     {"Attention", 23, last_opset, attention, own},

@@ -86,8 +86,38 @@ void concat_from_sequence(Node& n) {
     n.output(0, values.size() == 1 ? values[0] : n.b().op("concat", std::move(values), {{"axis", axis}}));
 }
 
+void empty(Node& n) {
+    n.output_sequence(0, {});
+}
+
+// Where an operand says, which may count from the end; else behind or of the last one.
+std::int64_t position(Node& n, std::size_t i, std::int64_t length, std::int64_t places) {
+    if (!n.has(i)) return places - 1;
+    const std::int64_t given = n.integer(i, "position"), k = given < 0 ? given + length : given;
+    if (k < 0 || k >= places) n.fail(fmt::format("{} asks for element {} of {}", n.proto().op_type(), given, length));
+    return k;
+}
+
+void insert(Node& n) {
+    std::vector<Value> values = n.sequence(0);
+    const auto length = static_cast<std::int64_t>(values.size());
+    values.insert(values.begin() + position(n, 2, length, length + 1), n.input(1));
+    n.output_sequence(0, std::move(values));
+}
+
+void erase(Node& n) {
+    std::vector<Value> values = n.sequence(0);
+    const auto length = static_cast<std::int64_t>(values.size());
+    if (length == 0) n.fail("SequenceErase of an empty sequence");
+    values.erase(values.begin() + position(n, 1, length, length));
+    n.output_sequence(0, std::move(values));
+}
+
 constexpr OpImporter sequence_importers[] = {
     {"SequenceConstruct", 13, last_opset, construct, moved},
+    {"SequenceEmpty", 13, last_opset, empty, own},
+    {"SequenceInsert", 13, last_opset, insert, own},
+    {"SequenceErase", 13, last_opset, erase, own},
     {"SplitToSequence", 13, last_opset, split_to_sequence, moved},
     {"SequenceAt", 13, last_opset, at, moved},
     {"SequenceLength", 13, last_opset, length, own},

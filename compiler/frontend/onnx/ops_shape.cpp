@@ -315,8 +315,31 @@ void gather_elements(Node& n) {
 
 constexpr std::int64_t most_padding = std::int64_t{1} << 40;  // no tensor is larger
 
+// The element that stands at `at`, before or behind a dimension of this size.
+std::int64_t repeated(const std::string& mode, std::int64_t at, std::int64_t size) {
+    const auto modulo = [](std::int64_t a, std::int64_t b) { return (a % b + b) % b; };
+    if (mode == "edge" || size == 1) return std::clamp<std::int64_t>(at, 0, size - 1);
+    if (mode == "wrap") return modulo(at, size);
+    const std::int64_t k = modulo(at, 2 * (size - 1));  // reflect: the edge itself stands once
+    return k < size ? k : 2 * (size - 1) - k;
+}
+
+// Along one axis, with elements of it; negative pads cut.
+Value pad_by_index(Node& n, const std::string& mode, Value v, std::int64_t axis, std::int64_t begin, std::int64_t end) {
+    const std::int64_t size = n.importer().type(v).dims[static_cast<std::size_t>(axis)];
+    if (begin == 0 && end == 0) return v;
+    if (size == 0) n.fail(fmt::format("Pad in the mode {} of a dimension without elements", mode));
+    constexpr std::int64_t most = 1 << 24;
+    if (size + begin + end > most)
+        n.fail(fmt::format("Pad in the mode {} to {} elements is not supported", mode, size + begin + end));
+    std::vector<std::int64_t> from;
+    for (std::int64_t at = -begin; at < size + end; ++at) from.push_back(repeated(mode, at, size));
+    return n.b().op("gather", {v, n.b().constant(ConstExpr::dense(Tensor::ints(from)))}, {{"axis", axis}});
+}
+
 void pad(Node& n) {
-    if (const std::string mode = n.string("mode", "constant"); mode != "constant")
+    const std::string mode = n.string("mode", "constant");
+    if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap")
         n.fail(fmt::format("Pad in the mode {} is not supported", mode), "pad with a constant");
     const std::int64_t rank = n.type(0).rank();
     const std::vector<std::int64_t> pads = n.integers(1, "pads");
@@ -334,10 +357,15 @@ void pad(Node& n) {
         const std::int64_t size = n.importer().type(v).dims[static_cast<std::size_t>(axis)];
         if (begin < -size || end < -size || begin + end < -size || begin > most_padding || end > most_padding)
             n.fail(fmt::format("Pad adds {} and {} elements to a dimension of {}", begin, end, size));
+        if (mode != "constant") {
+            v = pad_by_index(n, mode, v, axis, begin, end);
+            continue;
+        }
         v = n.b().slice(v, axis, std::max<std::int64_t>(0, -begin), size - std::max<std::int64_t>(0, -end));
         low[static_cast<std::size_t>(axis)] = std::max<std::int64_t>(0, begin);
         high[static_cast<std::size_t>(axis)] = std::max<std::int64_t>(0, end);
     }
+    if (mode != "constant") return n.output(0, v);
     double value = 0;
     if (n.has(2)) {
         const std::optional<Tensor> known = n.known(2);
@@ -366,6 +394,42 @@ void tile(Node& n) {
     n.output(0, n.b().reshape(n.b().broadcast_to(n.b().reshape(n.input(0), split), wide), joined));
 }
 
+std::int64_t block_of(Node& n) {
+    const std::int64_t block = n.integer("blocksize", 0);
+    if (n.type(0).rank() != 4 || block < 1)
+        n.fail(fmt::format("{} takes images (N, C, H, W), and a positive size of blocks", n.proto().op_type()), {}, {},
+               fmt::format("{} and {}", to_string(n.type(0)), block));
+    return block;
+}
+
+// Blocks of channels become blocks of the image: of neighbouring channels with CRD, else of those that are as far apart
+// as there are channels in the result.
+void depth_to_space(Node& n) {
+    const std::int64_t block = block_of(n);
+    const Dims d = n.type(0).dims;
+    const std::int64_t channels = d[1] / (block * block);
+    if (d[1] % (block * block) != 0)
+        n.fail(fmt::format("DepthToSpace cannot make blocks of {} of {} channels", block, d[1]));
+    const bool neighbours = n.string("mode", "DCR") == "CRD";
+    const Dims apart =
+        neighbours ? Dims{d[0], channels, block, block, d[2], d[3]} : Dims{d[0], block, block, channels, d[2], d[3]};
+    const Value v =
+        n.b().transpose(n.b().reshape(n.input(0), apart), neighbours ? Dims{0, 1, 4, 2, 5, 3} : Dims{0, 3, 4, 1, 5, 2});
+    n.output(0, n.b().reshape(v, {d[0], channels, d[2] * block, d[3] * block}));
+}
+
+// And back; DCR and CRD mean the same.
+void space_to_depth(Node& n) {
+    const std::int64_t block = block_of(n);
+    const bool neighbours = n.string("mode", "DCR") == "CRD";
+    const Dims d = n.type(0).dims;
+    if (d[2] % block != 0 || d[3] % block != 0)
+        n.fail(fmt::format("SpaceToDepth cannot make blocks of {} of an image of {} by {}", block, d[2], d[3]));
+    const Value apart = n.b().reshape(n.input(0), {d[0], d[1], d[2] / block, block, d[3] / block, block});
+    n.output(0, n.b().reshape(n.b().transpose(apart, neighbours ? Dims{0, 1, 3, 5, 2, 4} : Dims{0, 3, 5, 1, 2, 4}),
+                              {d[0], d[1] * block * block, d[2] / block, d[3] / block}));
+}
+
 constexpr OpImporter shape_importers[] = {
     {"Shape", 13, 14, shape, own},
     {"Shape", 15, last_opset, shape, own},
@@ -385,6 +449,8 @@ constexpr OpImporter shape_importers[] = {
     {"GatherElements", 13, last_opset, gather_elements, moved},
     {"Pad", 13, last_opset, pad, moved},
     {"Tile", 13, last_opset, tile, moved},
+    {"DepthToSpace", 13, last_opset, depth_to_space, moved},
+    {"SpaceToDepth", 13, last_opset, space_to_depth, moved},
 };
 
 }  // namespace

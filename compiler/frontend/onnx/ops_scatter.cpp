@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that write elements by index, or turn parts of a tensor around by it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/frontend/onnx/importer.h"
+#include "compiler/ops/dense.h"
+
+namespace thunderc::onnx_frontend {
+namespace {
+
+constexpr std::int64_t most_pairs = std::int64_t{1} << 22;  // of elements and updates that are compared
+
+// Rows of a table and what is written to them: data [rows, width], at [count], updates [count, width].
+struct Writes {
+    Value data, at, updates;
+    std::int64_t rows, width, count;
+    std::string reduction;
+};
+
+// The row-major numbers of dims' elements, as a lazy constant.
+Value numbers(Builder& b, const Dims& dims) {
+    const Dims strides = dense_strides(dims);
+    return b.constant(
+        ConstExpr::affine(Type::tensor(DType::i64, dims), 0, std::vector<double>(strides.begin(), strides.end())));
+}
+
+// Where all places are known: of each row the last update that is written to it, or else the row itself.
+Value gathered(Builder& b, const Writes& w, const Tensor& at) {
+    Tensor from = Tensor::ints(std::vector<std::int64_t>(static_cast<std::size_t>(w.rows)));
+    std::iota(from.i.begin(), from.i.end(), 0);
+    for (std::int64_t k = 0; k < w.count; ++k)
+        from.i[static_cast<std::size_t>(at.i[static_cast<std::size_t>(k)])] = w.rows + k;
+    const Value all = b.op("concat", {w.data, w.updates}, {{"axis", std::int64_t{0}}});
+    return b.op("gather", {all, b.constant(ConstExpr::dense(std::move(from)))}, {{"axis", std::int64_t{0}}});
+}
+
+// ONNX forbids two updates of one place here; of such ones the sum is written.
+Value replaced(Builder& b, const Writes& w) {
+    const auto add_up = [&](Value updates) {
+        return b.op("scatter_add", {w.at, updates}, {{"axis", std::int64_t{0}}, {"entries", w.rows}});
+    };
+    const DType dtype = b.type(w.data).dtype;
+    const Value zero = b.scalar(DType::f32, 0);
+    if (is_float(dtype)) {
+        const Value hits = add_up(b.splat(Type::tensor(DType::f32, {w.count, 1}), 1));
+        return b.op("select", {b.op("gt", {hits, zero}), add_up(w.updates), w.data});
+    }
+    // Sums are of floating point numbers: here of the updates' numbers, from 1 on.
+    const ConstPtr from_one = ConstExpr::affine(Type::tensor(DType::f32, {w.count, 1}), 1, {1, 0});
+    const Value number = add_up(b.constant(from_one));
+    const Value last = b.scalar(DType::i64, static_cast<double>(w.count - 1)), first = b.scalar(DType::i64, 0);
+    const Value which = b.op("clip", {b.add(b.cast(b.reshape(number, {w.rows}), DType::i64), -1), first, last});
+    const Value chosen = b.op("gather", {w.updates, which}, {{"axis", std::int64_t{0}}});
+    return b.op("select", {b.op("gt", {number, zero}), chosen, w.data});
+}
+
+// Every row beside every update. What is not written to a row is 0 of a sum, 1 of a product, and the row itself of a
+// maximum.
+Value reduced(Node& n, const Writes& w) {
+    Builder& b = n.b();
+    if (w.rows * w.count * w.width > most_pairs)
+        n.fail(fmt::format("{} with the reduction {} of {} elements by {} updates is not supported",
+                           n.proto().op_type(), w.reduction, w.rows * w.width, w.count * w.width),
+               "use the reduction \"add\" of floating point numbers in the model, or a smaller tensor");
+    const DType dtype = b.type(w.data).dtype;
+    const Value row = b.constant(ConstExpr::affine(Type::tensor(DType::i64, {w.rows, 1}), 0, {1, 0}));
+    const Value hit = b.op("eq", {row, b.reshape(b.cast(w.at, DType::i64), {1, w.count})});
+    const bool add = w.reduction == "add", multiply = w.reduction == "mul";
+    const Value other = add || multiply ? b.scalar(dtype, multiply ? 1 : 0) : b.reshape(w.data, {w.rows, 1, w.width});
+    const Value updates =
+        b.op("select", {b.reshape(hit, {w.rows, w.count, 1}), b.reshape(w.updates, {1, w.count, w.width}), other});
+    const std::string over = add ? "reduce_sum" : multiply ? "reduce_prod" : "reduce_" + w.reduction;
+    const Value v = b.op(over, {updates}, {{"axes", Dims{1}}, {"keep_dims", false}});
+    return b.op(w.reduction, {w.data, v});
+}
+
+Value written(Node& n, const Writes& w, const std::optional<Tensor>& at) {
+    Builder& b = n.b();
+    if (w.reduction != "none" && w.reduction != "add" && w.reduction != "mul" && w.reduction != "max" &&
+        w.reduction != "min")
+        n.fail(fmt::format("{} has no reduction {}", n.proto().op_type(), w.reduction), {},
+               "none, add, mul, max or min", w.reduction);
+    if (w.count == 0 || w.width == 0 || w.rows == 0) return w.data;
+    if (w.reduction == "none") return at ? gathered(b, w, *at) : replaced(b, w);
+    if (w.reduction != "add" || !is_float(b.type(w.data).dtype)) return reduced(n, w);
+    return b.add(w.data, b.op("scatter_add", {w.at, w.updates}, {{"axis", std::int64_t{0}}, {"entries", w.rows}}));
+}
+
+// Of an operand of indices that is known, each place as a number from 0 on.
+std::optional<Tensor> known_places(Node& n, Value at, std::int64_t rows) {
+    const Tensor* known = n.known(1) ? n.importer().integer_values().find(at) : nullptr;
+    if (known == nullptr) return std::nullopt;
+    const bool inside =
+        std::all_of(known->i.begin(), known->i.end(), [&](std::int64_t k) { return k >= 0 && k < rows; });
+    return inside ? std::optional(*known) : std::nullopt;
+}
+
+// Indices name elements as those of GatherElements do: their places are its results of the elements' own numbers, which
+// are bounded and counted from the end like them.
+void scatter_elements(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type(0), index = n.type(1);
+    const std::int64_t axis = n.axis(n.integer("axis", 0), type.rank());
+    if (n.type(2).dims != index.dims)
+        n.fail(fmt::format("{} has updates of another shape than its indices", n.proto().op_type()), {},
+               to_string(index), to_string(n.type(2)));
+    const Value at = b.op("gather_elements", {numbers(b, type.dims), n.input(1)}, {{"axis", axis}});
+    const std::int64_t rows = type.elements(), count = index.elements();
+    const Value places = b.reshape(at, {count});
+    const Writes w{b.reshape(n.input(0), {rows, 1}), places, b.reshape(n.input(2), {count, 1}), rows, 1, count,
+                   n.string("reduction", "none")};
+    n.output(0, b.reshape(written(n, w, known_places(n, places, rows)), type.dims));
+}
+
+void scatter_nd(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type(0), index = n.type(1);
+    const std::int64_t named = index.rank() == 0 ? 0 : index.dims.back();
+    if (named < 1 || named > type.rank())
+        n.fail("the indices of ScatterND name more dimensions than there are, or none", {}, to_string(type),
+               to_string(index));
+    const Dims table(type.dims.begin(), type.dims.begin() + named), inner(type.dims.begin() + named, type.dims.end());
+    Dims updates(index.dims.begin(), index.dims.end() - 1);
+    const std::int64_t rows = element_count(table), width = element_count(inner), count = element_count(updates);
+    updates.insert(updates.end(), inner.begin(), inner.end());
+    if (n.type(2).dims != updates)
+        n.fail("the updates of ScatterND do not fit its indices", {}, fmt::format("[{}]", to_string(updates)),
+               to_string(n.type(2)));
+    const Value at = b.op("gather_nd", {numbers(b, table), n.input(1)}, {{"batch_dims", std::int64_t{0}}});
+    const Value places = b.reshape(at, {count});
+    const Writes w{
+        b.reshape(n.input(0), {rows, width}), places, b.reshape(n.input(2), {count, width}), rows, width, count,
+        n.string("reduction", "none")};
+    n.output(0, b.reshape(written(n, w, known_places(n, places, rows)), type.dims));
+}
+
+// The first elements of each row the other way round, as many as a number says.
+void reverse_sequence(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type(0);
+    const std::int64_t batch = n.axis(n.integer("batch_axis", 1), type.rank());
+    const std::int64_t time = n.axis(n.integer("time_axis", 0), type.rank());
+    const Dims rows = {type.dims[static_cast<std::size_t>(batch)]};
+    if (batch == time || n.type(1).dims != rows)
+        n.fail("ReverseSequence takes a length for each row of its batch", {}, fmt::format("[{}]", to_string(rows)),
+               to_string(n.type(1)));
+    Dims line(type.dims.size(), 1);
+    line[static_cast<std::size_t>(batch)] = rows[0];
+    const Value length = b.reshape(b.cast(n.input(1), DType::i64), line);
+    std::vector<double> step(type.dims.size(), 0);
+    step[static_cast<std::size_t>(time)] = 1;
+    const Value own = b.constant(ConstExpr::affine(Type::tensor(DType::i64, type.dims), 0, step));
+    const Value turned = b.sub(b.add(length, -1), own);
+    const Value from = b.op("select", {b.op("lt", {own, length}), turned, own});
+    const auto last = static_cast<double>(type.dims[static_cast<std::size_t>(time)] - 1);
+    const Value inside = b.op("clip", {from, b.scalar(DType::i64, 0), b.scalar(DType::i64, last)});
+    n.output(0, b.op("gather_elements", {n.input(0), inside}, {{"axis", time}}));
+}
+
+// Each row of a cache with its update from the place on that a number says; a circular one goes on at its beginning.
+void tensor_scatter(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type(0), update = n.type(1);
+    const std::int64_t axis = n.axis(n.integer("axis", -2), type.rank());
+    const auto at = static_cast<std::size_t>(axis);
+    Dims fits = type.dims;
+    if (update.dims.size() == fits.size()) fits[at] = update.dims[at];
+    if (axis == 0 || update.dims != fits || fits[at] > type.dims[at] || fits[at] == 0)
+        n.fail("the update of TensorScatter does not fit its cache", {}, to_string(type), to_string(update));
+    std::vector<double> step(type.dims.size(), 0);
+    step[at] = 1;
+    Value from = b.constant(ConstExpr::affine(Type::tensor(DType::i64, type.dims), 0, step));
+    if (n.has(2)) {
+        Dims rows(type.dims.size(), 1);
+        rows[0] = type.dims[0];
+        from = b.sub(from, b.reshape(b.cast(n.input(2), DType::i64), rows));
+    }
+    const auto number = [&](std::int64_t v) { return b.scalar(DType::i64, static_cast<double>(v)); };
+    if (n.string("mode", "linear") == "circular") from = b.op("mod", {from, number(type.dims[at])});
+    const Value written = b.op("and", {b.op("ge", {from, number(0)}), b.op("lt", {from, number(fits[at])})});
+    const Value inside = b.op("clip", {from, number(0), number(fits[at] - 1)});
+    const Value chosen = b.op("gather_elements", {n.input(1), inside}, {{"axis", axis}});
+    n.output(0, b.op("select", {written, chosen, n.input(0)}));
+}
+
+// What a constant condition chooses along an axis, or of all elements in a line.
+void compress(Node& n) {
+    Builder& b = n.b();
+    const std::vector<std::int64_t> condition = n.integers(1, "condition");
+    Value v = n.input(0);
+    std::int64_t axis = 0;
+    if (n.attribute("axis") != nullptr)
+        axis = n.axis(n.integer("axis", 0), n.type(0).rank());
+    else
+        v = b.reshape(v, {n.type(0).elements()});
+    const std::int64_t size = b.type(v).dims[static_cast<std::size_t>(axis)];
+    std::vector<std::int64_t> chosen;
+    for (std::size_t k = 0; k < condition.size(); ++k)
+        if (condition[k] != 0) chosen.push_back(static_cast<std::int64_t>(k));
+    if (!chosen.empty() && chosen.back() >= size)
+        n.fail(fmt::format("Compress chooses element {} of {}", chosen.back(), size));
+    n.output(0, b.op("gather", {v, b.constant(ConstExpr::dense(Tensor::ints(chosen)))}, {{"axis", axis}}));
+}
+
+constexpr OpImporter scatter_importers[] = {
+    {"ScatterElements", 13, last_opset, scatter_elements, computed},
+    {"ScatterND", 13, last_opset, scatter_nd, computed},
+    {"TensorScatter", 24, last_opset, tensor_scatter, moved},
+    {"ReverseSequence", 13, last_opset, reverse_sequence, moved},
+    {"Compress", 13, last_opset, compress, moved},
+};
+
+}  // namespace
+
+std::span<const OpImporter> scatter_ops() {
+    return scatter_importers;
+}
+
+}  // namespace thunderc::onnx_frontend
