@@ -194,7 +194,8 @@ Nvrtc::Compiled Nvrtc::compile(const Source& source, const std::string& target) 
 std::vector<KernelUsage> read_usage(const std::string& log, const std::string& ptx, std::string& rest) {
     std::vector<KernelUsage> kernels;
     std::map<std::string, std::size_t> numbers;
-    static const std::regex entry(R"(\.entry\s+([A-Za-z_0-9$]+))"), bounds(R"(^\.maxntid\s+(\d+))");
+    static const std::regex entry(R"(\.entry\s+([A-Za-z_0-9$]+))"), bounds(R"(^\.maxntid\s+(\d+))"),
+        blocks(R"(^\.minnctapersm\s+(\d+))");
     std::istringstream lines(ptx);
     std::smatch match;
     for (std::string line; std::getline(lines, line);) {
@@ -204,6 +205,8 @@ std::vector<KernelUsage> read_usage(const std::string& log, const std::string& p
             kernels.back().name = match[1];
         } else if (!kernels.empty() && std::regex_search(line, match, bounds)) {
             kernels.back().threads = std::stoi(match[1]);
+        } else if (!kernels.empty() && std::regex_search(line, match, blocks)) {
+            kernels.back().blocks = std::stoi(match[1]);
         }
     }
     static const std::regex compiling("Compiling entry function '([^']+)'"),

@@ -46,14 +46,15 @@ std::string known_targets() {
     return names;
 }
 
-int most_registers(int threads) {
+int most_registers(int threads, int blocks) {
     constexpr int of_a_thread = 255;  // that an instruction can name
     const int warps = std::max((threads + warp - 1) / warp, 1);
-    return std::min(of_a_thread, registers_of_part * parts / (warps * warp));
+    return std::min(of_a_thread, registers_of_part * parts / (warps * warp * std::max(blocks, 1)));
 }
 
 bool lacks_registers(const KernelUsage& kernel) {
-    return kernel.spill_stores + kernel.spill_loads > 0 && 2 * kernel.registers > most_registers(kernel.threads);
+    return kernel.spill_stores + kernel.spill_loads > 0 &&
+           2 * kernel.registers > most_registers(kernel.threads, kernel.blocks);
 }
 
 Occupancy occupancy(const GpuArchitecture& gpu, const KernelUsage& kernel) {

@@ -27,14 +27,15 @@ std::string known_targets();
 struct KernelUsage {
     std::string name;
     int threads = 0;    // of a block
+    int blocks = 1;     // that a multiprocessor is to hold at once
     int registers = 0;  // of a thread
     int stack = 0;      // bytes of local memory of a thread, for spills too
     int spill_stores = 0, spill_loads = 0;
     int shared = 0;  // bytes of a block
 };
 
-// The registers that a thread of such a block may have.
-int most_registers(int threads);
+// The registers that a thread may have, where so many blocks are to be there at once.
+int most_registers(int threads, int blocks = 1);
 // Whether registers were too few. The assembler puts numbers aside by choice as well, so that more threads fit: of a
 // kernel that takes fewer than half of the registers that it may have nothing had to be.
 bool lacks_registers(const KernelUsage& kernel);

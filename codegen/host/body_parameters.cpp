@@ -22,9 +22,11 @@ bool has_flag(const Module& module, const Function& f, const Op& op) {
 bool reads_step(const Function& f, const Module& module) {
     for (const Op& op : f.ops) {
         if (has_flag(module, f, op)) return true;
-        if (const OpDef& def = op_def(op.name); def.call)
-            for (const CallField& field : def.call(op, f).fields)
-                if (is_gradient_flag(field)) return true;
+        if (const OpDef& def = op_def(op.name); def.call) {
+            const RuntimeCall call = def.call(op, f);
+            for (const CallField& field : call.fields)
+                if (is_gradient_flag(call, field)) return true;
+        }
         for (const char* attribute : {"callee", "body"})
             if (op.attributes.has(attribute) && reads_step(*module.find(op.attributes.string(attribute)), module))
                 return true;
@@ -32,8 +34,8 @@ bool reads_step(const Function& f, const Module& module) {
     return false;
 }
 
-// Whether a statement of the function names the value: a call that is told to add or to overwrite by `gradient` does
-// not name the flag.
+// Whether a statement of the function names the value: a call that is told to add or to overwrite by `mode` does not
+// name the flag.
 bool is_named(const Module& module, const Function& f, Value v) {
     for (const Op& op : f.ops) {
         if (std::find(op.operands.begin(), op.operands.end(), v) == op.operands.end()) continue;
@@ -45,8 +47,10 @@ bool is_named(const Module& module, const Function& f, Value v) {
         }
         const OpDef& def = op_def(op.name);
         if (!def.call) return true;
-        for (const CallField& field : def.call(op, f).fields)
-            if (field.kind == CallField::Kind::operand && op.operands.at(field.index) == v && !is_gradient_flag(field))
+        const RuntimeCall call = def.call(op, f);
+        for (const CallField& field : call.fields)
+            if (field.kind == CallField::Kind::operand && op.operands.at(field.index) == v &&
+                !is_gradient_flag(call, field))
                 return true;
     }
     return false;

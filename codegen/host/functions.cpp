@@ -346,9 +346,15 @@ std::string FunctionPrinter::member_expression(const Frame& frame, Value family,
                     fmt::format("{} + {} * {}", p.offset, index, p.layer_stride));
 }
 
+const std::vector<bool>& FunctionPrinter::recomputed(const Function& f) const {
+    const auto at = recomputed_.find(f.name);
+    return at != recomputed_.end() ? at->second
+                                   : recomputed_.emplace(f.name, values_of_forward(layout_.module(), f)).first->second;
+}
+
 void FunctionPrinter::comment(SourceText& out, const Frame& frame, const Op& op, const std::string& what) const {
     std::string scope = leaf_scope(frame.f, op.provenance.scope);
-    const std::vector<bool> forward = values_of_forward(layout_.module(), frame.f);
+    const std::vector<bool>& forward = recomputed(frame.f);
     const auto again = [&](Value v) { return v && forward[v.index]; };
     if (!op.results.empty() && std::all_of(op.results.begin(), op.results.end(), again))
         scope += scope.empty() ? "recomputed" : ", recomputed";
@@ -470,7 +476,7 @@ void FunctionPrinter::runtime_call(SourceText& out, const Frame& frame, const Op
                                    : field.literal);
             continue;
         }
-        if (is_gradient_flag(field)) {
+        if (is_gradient_flag(call, field)) {
             add(field.name, gradient_text(frame, op));
             continue;
         }
@@ -521,7 +527,7 @@ void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op&
     std::string scope = leaf_scope(frame.f, op.provenance.scope);
     if (formula.kernel_names) scope += scope.empty() ? "in the kernel's names" : ", in the kernel's names";
     // What the forward pass computed before is said where it is computed again.
-    const std::vector<bool> forward = values_of_forward(layout_.module(), frame.f);
+    const std::vector<bool>& forward = recomputed(frame.f);
     if (std::all_of(op.results.begin(), op.results.end(), [&](Value v) { return forward[v.index]; })) {
         scope += scope.empty() ? "recomputed" : ", recomputed";
     } else {

@@ -35,6 +35,8 @@ class FunctionPrinter {
 
   private:
     struct Frame;
+    // By value: whether the forward pass has computed it before. Found once for each function.
+    const std::vector<bool>& recomputed(const Function& f) const;
     // A pointer that a function declares: a tensor that its statements name.
     struct Local {
         Value value;
@@ -87,6 +89,7 @@ class FunctionPrinter {
 
     const ProgramLayout& layout_;
     KernelTable& kernels_;
+    mutable std::map<std::string, std::vector<bool>> recomputed_;
 };
 
 }  // namespace thunderc

@@ -51,8 +51,9 @@ bool only_chooses(const Function& kernel, Value v) {
 
 }  // namespace
 
-bool is_gradient_flag(const CallField& field) {
-    return field.kind == CallField::Kind::operand && field.name == "mode";
+bool is_gradient_flag(const RuntimeCall& call, const CallField& field) {
+    const bool of_the_runtime = call.header.empty();  // functions of users call their inputs as they like
+    return of_the_runtime && field.kind == CallField::Kind::operand && field.name == "mode";
 }
 
 std::vector<bool> gradient_flags(const Module& module, const Function& caller, const Op& fused) {

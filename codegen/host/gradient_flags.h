@@ -11,7 +11,7 @@
 namespace thunderc {
 
 // Of a call of the runtime API.
-bool is_gradient_flag(const CallField& field);
+bool is_gradient_flag(const RuntimeCall& call, const CallField& field);
 // By operand of a kernel's call: whether it is that flag, the step's own or one that is always true, and the kernel
 // chooses by it alone.
 std::vector<bool> gradient_flags(const Module& module, const Function& caller, const Op& fused);

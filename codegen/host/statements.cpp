@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "codegen/host/communication.h"
+#include "codegen/host/gradient_flags.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
@@ -37,8 +38,9 @@ void for_each_value_in_text(const Function& f, const Op& op, const std::function
     if (statement_count(f, op) == 0 || op.name == "norm_of_squares") return;  // which reads the whole arena
     const OpDef& def = op_def(op.name);
     if (def.call && !is_kernel_call(op)) {
-        for (const CallField& field : def.call(op, f).fields) {
-            if (field.name == "mode") continue;  // which the text says by a word
+        const RuntimeCall call = def.call(op, f);
+        for (const CallField& field : call.fields) {
+            if (is_gradient_flag(call, field)) continue;  // which the text says by a word
             if (field.kind == CallField::Kind::operand && field.index < op.operands.size() && op.operands[field.index])
                 visit(op.operands[field.index]);
             if (field.kind == CallField::Kind::result) visit(op.results[field.index]);

@@ -82,10 +82,10 @@ class Formula {
 
     std::vector<std::string> equations() {
         std::vector<std::string> out, definitions;
+        UsedNames used = pieces_.used();
         for (const KernelNest& nest : kernel_.nests) {
             nest_ = &nest;
             named_.clear();
-            UsedNames used = pieces_.used();
             // What an output holds is called by its name in the others.
             std::map<std::size_t, std::string> own;
             for (const KernelStore& store : nest.stores) {
@@ -103,10 +103,11 @@ class Formula {
                 if (written[k] && !said.contains(k))
                     for (std::size_t input : operands_of(k)) ++uses[input];
             for (const KernelStore& store : nest.stores)  // first ? d : before + d is written as one use of d
-                if (auto gradient = accumulated(store.node)) --uses[*gradient];
-            std::set<std::size_t> steps;  // of gradients that are added to: their equations say "+="
+                if (auto gradient = accumulated(store.node, store.output)) --uses[*gradient];
+            std::set<std::size_t> steps;  // of gradients that are added to and nothing else: their equations say "+="
             for (const KernelStore& store : nest.stores)
-                if (auto gradient = accumulated(store.node)) steps.insert(*gradient);
+                if (auto gradient = accumulated(store.node, store.output); gradient && uses[*gradient] < 2)
+                    steps.insert(*gradient);
             named_ = said;
             std::vector<std::size_t> length(nest.nodes.size(), 1);
             for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
@@ -128,7 +129,7 @@ class Formula {
                 const std::string name = stored_name(store);
                 if (own.contains(store.node) && own[store.node] == name) {
                     named_.erase(store.node);
-                    std::optional<std::size_t> gradient = accumulated(store.node);
+                    std::optional<std::size_t> gradient = accumulated(store.node, store.output);
                     if (!gradient) gradient = added(store.node, store.output);
                     const std::string body = expression(gradient.value_or(store.node)).text;
                     named_[store.node] = name;
@@ -178,10 +179,41 @@ class Formula {
         if (size > most_compared) return;
         said_.emplace(spelled_out(k), name);
     }
+    // The text says in which loops each tensor is read, casts, and numbers to the last digit: equal texts are one
+    // value.
     std::string spelled_out(std::size_t k) {
         const std::map<std::size_t, std::string> names = std::exchange(named_, {});
+        spelling_ = true;
         std::string text = expression(k).text;
+        spelling_ = false;
         named_ = names;
+        return text;
+    }
+    // Of each dimension of a tensor where it begins, and the loops that move along it: of the nest's loops and that of
+    // a short sum, from the outermost on, by how many there are around them.
+    std::string spelled_index(std::size_t load) const {
+        const KernelNode& node = nest_->nodes[load];
+        const std::optional<TermAxis> terms = along_terms(load);
+        const ShortSums& sums = sums_.at(nest_);
+        std::vector<double> places;
+        for (std::size_t s = 0; s < nest_->extents.size(); ++s)
+            if (nest_->extents[s] > 1) places.push_back(static_cast<double>(s));
+        for (const auto& [node_of_sum, sum] : sums.by_node)
+            places.push_back(static_cast<double>(sum.axes.front()) - 0.5);
+        std::sort(places.begin(), places.end());
+        places.erase(std::unique(places.begin(), places.end()), places.end());
+        const auto depth = [&](double place) {
+            return std::lower_bound(places.begin(), places.end(), place) - places.begin();
+        };
+        std::string text;
+        for (std::size_t d = 0; d < node.index.size(); ++d) {
+            text += fmt::format("[{}", node.index[d].offset);
+            if (terms && terms->dim == d) text += fmt::format("+{}*{}", terms->step, depth(terms->place));
+            for (std::size_t s = 0; s < node.index[d].step.size(); ++s)
+                if (node.index[d].step[s] != 0 && nest_->extents[s] > 1)
+                    text += fmt::format("+{}*{}", node.index[d].step[s], depth(static_cast<double>(s)));
+            text += "]";
+        }
         return text;
     }
     std::map<std::size_t, std::string> said_before(const std::vector<std::size_t>& size,
@@ -202,13 +234,15 @@ class Formula {
         switch (node.kind) {
             case KernelNode::Kind::literal:
                 if (node.dtype == DType::boolean) return {node.value != 0 ? "true" : "false", 4};
-                return {short_number(node.value), node.value < 0 ? 3 : 4};
-            case KernelNode::Kind::index: return {"index", 4};
+                return {spelling_ ? fmt::format("{}", node.value) : short_number(node.value), node.value < 0 ? 3 : 4};
+            case KernelNode::Kind::index:
+                return {spelling_ ? fmt::format("index[{}+{}]", node.value, fmt::join(node.steps, ",")) : "index", 4};
             case KernelNode::Kind::load: {
                 if (kernel_.inputs[node.operand].is_flag) return {"overwrite", 4};
                 const ShortSums& sums = sums_.at(nest_);
                 const std::int64_t terms = sums.is_inside(k) ? sums.of(sums.inside[k])->count : 1;
-                return {turned(pieces_.load(node, nest_->extents, terms), node.index, along_terms(k)), 4};
+                const std::string name = turned(pieces_.load(node, nest_->extents, terms), node.index, along_terms(k));
+                return {spelling_ ? name + spelled_index(k) : name, 4};
             }
             case KernelNode::Kind::reduce: {
                 return {reduction(node.op, reduced_axes(node.over), node.inputs[0]), 4};
@@ -228,10 +262,14 @@ class Formula {
         const Elementwise& rule = *op_def(node.op).elementwise;
         std::vector<ExpressionText> operands;
         for (std::size_t input : node.inputs) operands.push_back(expression(input));
+        if (spelling_ && node.op == "cast") return {fmt::format("{}({})", name_of(node.dtype), operands[0].text), 4};
         return {fill_template(rule.formula, rule.precedence, operands, name_of(node.dtype)), rule.precedence};
     }
 
-    std::string stored_name(const KernelStore& store) const { return turned(pieces_.store(store), store.index); }
+    std::string stored_name(const KernelStore& store) const {
+        const std::string name = pieces_.store(store);
+        return store.index.size() < 2 ? name : turned(name, store.index);
+    }
 
     // "sum_C(x)"; where the axes have no names, "row_sum(x)", as kernels call the sum of each row, and "column_sum(x)".
     std::string reduction(std::string_view op, const std::string& axes, std::size_t body) {
@@ -320,6 +358,7 @@ class Formula {
     struct TermAxis {
         std::size_t dim = 0;
         double place = 0;
+        std::int64_t step = 0;  // along it, from term to term
     };
     std::optional<TermAxis> along_terms(std::size_t load) const {
         const ShortSums& sums = sums_.at(nest_);
@@ -331,7 +370,7 @@ class Formula {
         const Dims strides = dense_strides(dims);
         for (std::size_t d = 0; d < dims.size(); ++d)
             if (dims[d] > 1 && strides[d] <= std::abs(at->second) && at->second % strides[d] == 0)
-                return TermAxis{d, static_cast<double>(sum.axes.front()) - 0.5};
+                return TermAxis{d, static_cast<double>(sum.axes.front()) - 0.5, at->second / strides[d]};
         return std::nullopt;
     }
 
@@ -399,26 +438,27 @@ class Formula {
         return written;
     }
 
-    // The last addition of a short sum that is a loop has no operands.
-    static bool is_sum_of_two(const KernelNode& node) {
-        return node.kind == KernelNode::Kind::apply && node.op == "add" && node.inputs.size() == 2;
+    // The last addition of a short sum that is a loop has the operands of all its terms.
+    bool is_sum_of_two(std::size_t k) const {
+        const KernelNode& node = nest_->nodes[k];
+        return node.kind == KernelNode::Kind::apply && node.op == "add" && sums_.at(nest_).of(k) == nullptr;
     }
 
-    // The gradient of this micro-step, where the node is first ? gradient : before + gradient.
-    std::optional<std::size_t> accumulated(std::size_t k) const {
+    // The gradient of this micro-step, where the node is overwrite ? gradient : what the output held + gradient.
+    std::optional<std::size_t> accumulated(std::size_t k, std::size_t output) const {
         const KernelNode& node = nest_->nodes[k];
-        if (node.kind != KernelNode::Kind::apply || node.op != "select") return std::nullopt;
-        const KernelNode &first = nest_->nodes[node.inputs[0]], &sum = nest_->nodes[node.inputs[2]];
-        if (first.kind != KernelNode::Kind::load || first.level != KernelLevel::scalar || !is_sum_of_two(sum) ||
-            sum.inputs[1] != node.inputs[1] || nest_->nodes[sum.inputs[0]].kind != KernelNode::Kind::load)
+        if (node.kind != KernelNode::Kind::apply || node.op != "select" || sums_.at(nest_).of(k) != nullptr)
             return std::nullopt;
-        return node.inputs[1];
+        const KernelNode& overwrite = nest_->nodes[node.inputs[0]];
+        if (overwrite.kind != KernelNode::Kind::load || !kernel_.inputs[overwrite.operand].is_flag) return std::nullopt;
+        const std::optional<std::size_t> step = added(node.inputs[2], output);
+        return step == node.inputs[1] ? step : std::nullopt;
     }
 
     // What is added, where the node is what the output held and that.
     std::optional<std::size_t> added(std::size_t k, std::size_t output) const {
+        if (!is_sum_of_two(k)) return std::nullopt;
         const KernelNode& node = nest_->nodes[k];
-        if (!is_sum_of_two(node)) return std::nullopt;
         const KernelNode& before = nest_->nodes[node.inputs[0]];
         if (before.kind != KernelNode::Kind::load || kernel_.inputs[before.operand].same_as != output)
             return std::nullopt;
@@ -448,6 +488,7 @@ class Formula {
     PieceNames pieces_;
     std::map<std::size_t, std::string> named_;  // by node of the nest
     std::map<std::string, std::string> said_;   // names by what they stand for
+    bool spelling_ = false;                     // see spelled_out
     static constexpr std::size_t most_compared = 100;
 };
 

@@ -141,10 +141,8 @@ KernelDescription with_value_names(KernelDescription kernel, const KernelParamet
                     node.name = names.pieces.unique(wanted);
                     continue;
                 }
-                if (tensors.has(identifier(wanted))) {  // computed again, or an element of another type
-                    node.name = wanted;
-                    continue;
-                }
+                // Computed again, or an element of another type: the tensor's value, not one of the same op.
+                if (wanted == node.name && tensors.has(identifier(wanted))) continue;
                 std::string& known = name_of_op(node.name) ? by_name[{node.name, ++names.count[node.name]}]
                                                            : by_meaning[names.meaning[k]];
                 if (known.empty()) known = used.unique(wanted);

@@ -113,8 +113,9 @@ std::string print_kernels_cuda(const std::vector<PrintedCudaKernel>& kernels, co
     std::string out = fmt::format(
         "// kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums "
         "have\n"
-        "// fixed trees and there are no atomics: the same bits in every run. Grids are cut for {}. Another of the "
-        "kernel's\n// tensors may lie where one that is Aliased does, and none where one that is Global does.\n",
+        "// fixed trees and there are no atomics: the same bits in every run. Grids are cut for {}. A result\n// "
+        "may lie over an operand that it is computed from element by element, where both are Aliased; nothing lies "
+        "over\n// what is Global.\n",
         options.architectures.front());
     out += formula_pieces + kernels_cuda_prologue(sizes.all());
     for (const PrintedCudaKernel& kernel : kernels) out += "\n" + kernel.device;

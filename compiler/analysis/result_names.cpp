@@ -164,8 +164,13 @@ std::string snake_words(std::string_view text) {
     return out;
 }
 
-void name_after_modules(Function& function) {
-    const auto module_of = [](const Op& op) { return snake_words(last_module(op.provenance.scope)); };
+void name_after_modules(Function& function, std::size_t first) {
+    // "layers" of "model.layers.{0..3}", which is all of them; "" where it would be no name.
+    const auto module_of = [](const Op& op) -> std::string {
+        const std::string_view module = last_module(op.provenance.scope);
+        std::string words = snake_words(module.substr(0, module.find('{')));
+        return words.empty() || std::isalpha(static_cast<unsigned char>(words[0])) == 0 ? "" : words;
+    };
     // The noun of a primitive's only result; "" of what has another name.
     const auto noun = [&](const Op& op) -> std::string {
         if (op.results.size() != 1 || !op.results[0] || is_view(op) || is_constant_op(op)) return {};
@@ -174,9 +179,11 @@ void name_after_modules(Function& function) {
     };
     std::map<std::string, std::set<std::string>> modules;  // by noun
     for (const Op& op : function.ops)
-        if (const std::string name = noun(op); !name.empty()) modules[name].insert(module_of(op));
+        if (const std::string name = noun(op), module = module_of(op); !name.empty() && !module.empty())
+            modules[name].insert(module);
     std::map<Value, std::string> before;
-    for (const Op& op : function.ops) {
+    for (std::size_t k = first; k < function.ops.size(); ++k) {
+        const Op& op = function.ops[k];
         if (is_view(op)) {  // all of a tensor, seen with other dimensions, keeps its name
             const auto whole = before.find(op.operands[0]);
             std::string& own = function.info(op.results[0]).name;

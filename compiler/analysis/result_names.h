@@ -42,8 +42,9 @@ std::string_view without_number(std::string_view name);
 std::string snake_words(std::string_view text);
 
 // Primitives' results that are called alike in several modules get the module's name in front, "basins_0_sine" and
-// "basins_1_sine": numbers would only tell them apart. Those of no module keep their name.
-void name_after_modules(Function& function);
+// "basins_1_sine": numbers would only tell them apart. Those of no module keep their name, and so do those of ops
+// before the `first`.
+void name_after_modules(Function& function, std::size_t first = 0);
 
 // Values that are called alike get numbers, x, x_2, x_3, in the order of definition, behind those of `first`, which
 // nothing defines. All of a tensor, seen with other dimensions, keeps its name.

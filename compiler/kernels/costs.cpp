@@ -20,6 +20,7 @@ std::int64_t bytes_moved(const KernelDescription& kernel) {
         }
     }
     for (const auto& [operand, elements] : read) {
+        if (kernel.inputs[operand].is_flag) continue;  // an argument of the call
         const Type& type = kernel.inputs[operand].type;
         bytes += std::min(elements, type.elements()) * static_cast<std::int64_t>(size_of(type.dtype));
     }

@@ -141,6 +141,15 @@ TEST(Formula, GradientsHaveLines) {
               Lines{"dx = exp(dy * x)"});
 }
 
+// A gradient that is added to and read once more has its name in both equations.
+TEST(Formula, WhatIsAddedToAndReadHasALine) {
+    const Lines lines = formula(
+        "func @f(%w_before: f32[8], %a: f32[8], %b: f32[8], %v: f32[8]) -> (%w, %dx) {\n"
+        "  %p = mul(%a, %b) : f32[8]\n  %dgate = sin(%p) : f32[8]\n"
+        "  %w = add(%w_before, %dgate) : f32[8]\n  %dx = mul(%dgate, %v) : f32[8]\n}\n");
+    EXPECT_EQ(lines, (Lines{"w = w_before + dgate", "dx = dgate * v", "where dgate = sin(a * b)"}));
+}
+
 // What an earlier nest stored or defined has its name there as well; the same of other operands has not.
 TEST(Formula, NestsShareDefinitions) {
     const auto of = [](const char* other) {
@@ -153,6 +162,21 @@ TEST(Formula, NestsShareDefinitions) {
     };
     EXPECT_EQ(of("%w"), (Lines{"y = sin(x * w)", "z = column_sum(exp(y))"}));
     EXPECT_EQ(of("%g"), (Lines{"y = sin(x * w)", "z = column_sum(exp(sin(x * g)))"}));
+    // The same vector along the rows and along the columns, and another type on the way, are other values.
+    EXPECT_EQ(formula("func @f(%x: f32[6,6], %v: f32[6]) -> (%y, %z) {\n"
+                      "  %c = reshape(%v) {dims = [6, 1]} : f32[6,1]\n  %p = mul(%c, %x) : f32[6,6]\n"
+                      "  %y = sin(%p) : f32[6,6]\n  %q = mul(%v, %x) : f32[6,6]\n  %s = sin(%q) : f32[6,6]\n"
+                      "  %e = exp(%s) : f32[6,6]\n"
+                      "  %z = reduce_sum(%e) {axes = [0], keep_dims = false} : f32[6]\n}\n")
+                  .back(),
+              "z = column_sum(exp(sin(v * x)))");
+    EXPECT_EQ(formula("func @f(%x: f32[6,10], %w: f32[6,10]) -> (%y, %z) {\n"
+                      "  %i = cast(%x) {dtype = i64} : i64[6,10]\n  %r = cast(%i) {dtype = f32} : f32[6,10]\n"
+                      "  %p = mul(%r, %w) : f32[6,10]\n  %y = exp(%p) : f32[6,10]\n"
+                      "  %q = mul(%x, %w) : f32[6,10]\n  %e = exp(%q) : f32[6,10]\n  %s = sin(%e) : f32[6,10]\n"
+                      "  %z = reduce_sum(%s) {axes = [0], keep_dims = false} : f32[10]\n}\n")
+                  .back(),
+              "z = column_sum(sin(exp(x * w)))");
 }
 
 // ---- functions ----

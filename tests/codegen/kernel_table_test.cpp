@@ -91,7 +91,7 @@ func @computes(%before: f32[8], %flag: bool[], %d: f32[8]) -> (%after) kind "ker
     ASSERT_EQ(all.size(), 3U);
     EXPECT_NE(all[0].definition.find("const bool overwrite = mode == WriteMode::overwrite;"), std::string::npos)
         << all[0].definition;
-    EXPECT_EQ(all[0].formula, std::vector<std::string>{"after += d"});
+    EXPECT_EQ(all[0].formula, std::vector<std::string>{"after = overwrite ? d : before + d"});
     const std::string launcher = table.all_cuda({})[0].launcher;
     EXPECT_NE(launcher.find("before, d, mode);"), std::string::npos) << launcher;
 }
@@ -138,7 +138,7 @@ func @scale(%p: f32[8], %q: f32[8]) -> (%r) kind "kernel:pointwise" {
                             "void scale(float* r, const float* p, const float* q, Stream& stream);\n"}));
     const std::vector<PrintedKernel> all = table.all();
     EXPECT_EQ(all[0].formula, std::vector<std::string>{"dw_sum += dw"});
-    EXPECT_EQ(all[1].formula, std::vector<std::string>{"dw_after += dw"});
+    EXPECT_EQ(all[1].formula, std::vector<std::string>{"dw_after = overwrite ? dw : dw_before + dw"});
     EXPECT_EQ(all[2].formula, std::vector<std::string>{"loss_sum += sum(d)"});
     EXPECT_NE(all[0].definition.find("dw_sum[i] = overwrite ? dw[i] : dw_sum[i] + dw[i];"), std::string::npos)
         << all[0].definition;

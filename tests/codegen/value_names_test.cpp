@@ -51,6 +51,27 @@ func @f(%x: f32[4,64], %y: f32[4,64]) -> (%u, %v, %total) {
     EXPECT_NE(texts.cuda.find("difference_2 = math::cos"), std::string::npos) << texts.cuda;
 }
 
+// What the text calls by its function is not called after a tensor of that name, which is another value.
+TEST(ValueNames, AreNotThoseOfOtherTensors) {
+    const Texts texts(R"(
+func @f(%x: f32[4,64]) -> (%softplus) {
+  %one = constant() {value = <f32[] splat 1>} : f32[]
+  %abs = abs(%x) : f32[4,64]
+  %neg = neg(%abs) : f32[4,64]
+  %exp = exp(%neg) : f32[4,64]
+  %add = add(%exp, %one) : f32[4,64]
+  %log = log(%add) : f32[4,64]
+  %relu = relu(%x) : f32[4,64]
+  %add_2 = add(%relu, %log) : f32[4,64]
+  %mul = mul(%add_2, %add_2) : f32[4,64]
+  %softplus = sin(%mul) : f32[4,64]
+}
+)");
+    texts.expect("//   softplus = sin(softplus(x)^2)\n");
+    texts.expect("const float softplus_2 = ");
+    EXPECT_EQ(texts.cpu.find("const float softplus_i = std::max"), std::string::npos) << texts.cpu;
+}
+
 // Nests that both need a value call it alike, also where another value of the one has the same op.
 TEST(ValueNames, AreTheSameInAllNests) {
     const Texts texts(R"(

@@ -265,7 +265,7 @@ TEST_F(Commands, CheckSaysWhichLibraryIsNotNvrtc) {
 TEST(ReadUsage, OfTheAssemblersText) {
     const std::string ptx =
         ".visible .entry second(\n.param .u64 x\n)\n.maxntid 64, 1, 1\n{\n}\n"
-        ".visible .entry first(\n)\n.maxntid 256, 1, 1\n{\n}\n";
+        ".visible .entry first(\n)\n.maxntid 256, 1, 1\n.minnctapersm 4\n{\n}\n";
     const std::string log = R"(kernels.cuh(7): warning #177-D: variable "x" was declared but never referenced
 
 ptxas info    : 0 bytes gmem
@@ -289,6 +289,8 @@ ptxas info    : Used 14 registers, 1040 bytes smem, 368 bytes cmem[0]
     EXPECT_EQ(kernels[0].spill_stores + kernels[0].spill_loads, 0);
     EXPECT_EQ(kernels[1].name, "first");
     EXPECT_EQ(kernels[1].threads, 256);
+    EXPECT_EQ(kernels[0].blocks, 1);
+    EXPECT_EQ(kernels[1].blocks, 4);
     EXPECT_EQ(kernels[1].registers, 26);
     EXPECT_EQ(kernels[1].stack, 16);
     EXPECT_EQ(kernels[1].spill_stores, 8);
@@ -322,8 +324,9 @@ TEST(Occupancy, LimitedByEachResource) {
 
 // Spills of a kernel that could have more registers are the assembler's choice.
 TEST(Occupancy, TellsWantOfRegistersFromChoice) {
-    const auto lacks = [](int threads, int registers, int spill_stores, int spill_loads) {
+    const auto lacks = [](int threads, int registers, int spill_stores, int spill_loads, int blocks = 1) {
         KernelUsage kernel;
+        kernel.blocks = blocks;
         kernel.threads = threads;
         kernel.registers = registers;
         kernel.spill_stores = spill_stores;
@@ -339,6 +342,8 @@ TEST(Occupancy, TellsWantOfRegistersFromChoice) {
     EXPECT_FALSE(lacks(256, 255, 0, 0));
     EXPECT_FALSE(lacks(256, 32, 4, 4));
     EXPECT_TRUE(lacks(1024, 33, 4, 4));
+    EXPECT_TRUE(lacks(256, 64, 8, 12, 4));  // of which there are to be four at once
+    EXPECT_FALSE(lacks(256, 64, 8, 12));
 }
 
 #ifdef HAVE_CUDA_OCCUPANCY

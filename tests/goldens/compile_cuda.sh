@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Compiles a golden's kernels for GPUs with nvcc: no warning, no register spilled to memory, all launchers there.
+# Compiles a golden's kernels for GPUs with nvcc: no warning, all launchers there. Spilled registers are
+# found by thunderc check (tests/commands).
 #
 #   compile_cuda.sh NVCC NAME ARCHITECTURE...        NVCC empty: says that it is not here, exit 77
 set -euo pipefail
@@ -13,17 +14,9 @@ trap 'rm -rf "$work"' EXIT
 failed=0
 for arch in "$@"; do
     if ! "$nvcc" -std=c++20 -O3 -arch="$arch" -c "$here/$name/kernels_cuda.cu" -o "$work/$arch.o" -I "$here/../../runtime-lib" \
-        -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -Xptxas -v >"$work/log" 2>&1; then
+        -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror >"$work/log" 2>&1; then
         cat "$work/log"
         exit 1
-    fi
-    # A kernel of few registers spills by the assembler's choice, so that more threads fit (lacks_registers in
-    # cli/occupancy.h, which tests/commands holds the goldens against): one of more than 64 had too few.
-    if awk '/Function properties/ { name = $NF } / bytes spill/ { spills = ($5 + $9 > 0) }
-            /Used [0-9]+ registers/ { if (spills && $5 > 64) { print name ": " $0; bad = 1 } } END { exit !bad }' \
-        "$work/log"; then
-        echo "tests/goldens/$name for $arch: registers are spilled"
-        failed=1
     fi
     # kernels.h and what is defined have the same functions.
     declared=$(tr '\n' ' ' <"$here/$name/kernels.h" | grep -o 'void [a-z0-9_]*(' | sed 's/void //; s/(//' | sort)

@@ -129,7 +129,7 @@ TEST_P(EveryOptimizer, IsPlannedForTensorsThatBeginAnywhere) {
         for (const DType dtype : narrow_dtypes()) {
             o.dtype = name_of(dtype);
             for (const char* master : {"f32", "none"})
-                for (const std::string& states : {std::string("f32"), o.dtype}) {
+                for (const std::string& states : {std::string("f32"), o.dtype, std::string("8bit")}) {
                     o.master = master;
                     o.optim_dtype = states;
                     EXPECT_NO_THROW(compiled(graph, o)) << graph << " in " << o.dtype << ", states " << states;

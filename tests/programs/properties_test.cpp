@@ -75,7 +75,7 @@ const Own owns[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Programs, OwnTests,
-                         testing::ValuesIn(in_short(owns, {"ladder", "lora_bf16", "mlp_f16", "llama2_odd"})),
+                         testing::ValuesIn(in_short(owns, {"odd", "lora_bf16", "mlp_f16", "llama2_odd"})),
                          [](const auto& info) {
                              return std::string(info.param.name) +
                                     (info.param.cpu == Cpu::native ? "" : "_" + name_of(info.param.cpu));

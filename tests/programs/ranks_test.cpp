@@ -233,7 +233,7 @@ TEST_P(Ranks, AreOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Ranks,
-                         testing::ValuesIn(in_short(cases, {"dp2_llama", "fsdp4_llama5", "fsdp2_tied", "fsdp2_f16",
+                         testing::ValuesIn(in_short(cases, {"dp2_llama", "fsdp4_llama5", "fsdp2_mlp", "fsdp2_f16",
                                                             "hsdp2x2_bf16", "fsdp2_lora"})),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -24,10 +26,13 @@ inline constexpr bool short_form = true;
 inline constexpr bool short_form = false;
 #endif
 
-// Of a sweep's cases all in the long form, else those of these names, one of each kind.
+// Of a sweep's cases all in the long form, else those of these names, one of each kind. Throws where no case has one.
 template <typename Cases>
 auto in_short(const Cases& cases, std::initializer_list<std::string_view> names) {
     std::vector<std::decay_t<decltype(*std::begin(cases))>> out;
+    for (const std::string_view name : names)
+        if (std::none_of(std::begin(cases), std::end(cases), [&](const auto& c) { return name == c.name; }))
+            throw std::invalid_argument("no case is called " + std::string(name));
     for (const auto& c : cases)
         if (full_form || std::find(names.begin(), names.end(), std::string_view(c.name)) != names.end())
             out.push_back(c);

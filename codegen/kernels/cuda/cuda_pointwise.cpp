@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "codegen/kernels/cuda/cuda_nest.h"
 
@@ -53,8 +54,11 @@ CudaStage CudaNestPrinter::pointwise() {
     }
     define_scalars(needed, scope);
     print_elements({}, stores, {}, scope);
+    std::set<std::size_t> outputs;
+    for (std::size_t s : stores) outputs.insert(loops_.stores[s].output);
     const std::string schedule =
-        vector() == 1 ? "A thread for each element." : fmt::format("A thread for each {} elements.", vector());
+        fmt::format("A thread for each {}{}.", vector() == 1 ? "element" : fmt::format("{} elements", vector()),
+                    outputs.size() < stores.size() ? " of each piece" : "");
     return stage("", schedule, threads, (n + threads - 1) / threads, constants);
 }
 

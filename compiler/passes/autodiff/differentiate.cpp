@@ -414,7 +414,7 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
     for (std::size_t k = shape.loop ? shape.carried : 0; k < f.arguments.size(); ++k)
         if (!is_shared(k) && joint.gradients[k]) gradient(k, joint.gradients[k]);
     signature.behind_saved = collected_seeds;
-    name_after_modules(f);
+    name_after_modules(f, joint.forward_ops);
     number_names(f, joint.seeds);
 
     SplitOptions split_options;
@@ -508,7 +508,7 @@ Module Differentiator::run() {
     }
     Joint joint = join(main, active, seeded);
     Function& f = joint.f;
-    name_after_modules(f);
+    name_after_modules(f, joint.forward_ops);
     number_names(f, joint.seeds);
     if (options_.recompute != RecomputePolicy::none && std::none_of(f.ops.begin(), f.ops.end(), runs_function))
         recompute_in_place(f, joint.forward_ops, joint.gradients, RecomputePolicy::selective);

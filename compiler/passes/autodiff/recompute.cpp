@@ -120,21 +120,26 @@ bool is_statistic(const Function& f, const Op& op, Value result) {
     return is_float(f.type(result).dtype) && f.type(result).elements() * 4 <= largest;
 }
 
-// By value: floats of the forward pass that are compared for equality. A gradient goes to the elements that equal a
-// maximum; the maximum is kept, and an element that is computed again may have other bits (kernels/ties.h). Views of a
-// value have its bits.
-Mask compared_values(const Function& f, std::size_t forward_ops) {
+// By value: floats that the forward pass compares with a statistic of a row, as `x == largest`. The statistic is kept,
+// and an element that is computed again may have other bits (kernels/ties.h). Views of a value have its bits.
+Mask compared_with_statistics(const Function& f, std::size_t forward_ops) {
     const Uses uses(f);
+    const auto source = [&](Value v) {
+        while (uses.definition[v.index] >= 0 && is_view(f.ops[static_cast<std::size_t>(uses.definition[v.index])]))
+            v = f.ops[static_cast<std::size_t>(uses.definition[v.index])].operands[0];
+        return v;
+    };
+    const auto is_kept = [&](Value v) {
+        const std::int32_t k = uses.definition[v.index];
+        return k >= 0 && is_statistic(f, f.ops[static_cast<std::size_t>(k)], v);
+    };
     Mask out(f.values.size(), false);
-    for (const Op& op : f.ops) {
-        const std::optional<Comparison>& comparison = op_def(op.name).comparison;
-        if (!comparison || !is_equality(*comparison)) continue;
-        for (Value v : op.operands) {
-            std::int32_t k = uses.definition[v.index];
-            for (; k >= 0 && is_view(f.ops[static_cast<std::size_t>(k)]); k = uses.definition[v.index])
-                v = f.ops[static_cast<std::size_t>(k)].operands[0];
-            if (k >= 0 && static_cast<std::size_t>(k) < forward_ops && is_float(f.type(v).dtype)) out[v.index] = true;
-        }
+    for (std::size_t k = 0; k < forward_ops; ++k) {
+        const Op& op = f.ops[k];
+        if (!op_def(op.name).comparison) continue;
+        const Value a = source(op.operands[0]), b = source(op.operands[1]);
+        if (is_kept(b) && is_float(f.type(a).dtype)) out[a.index] = true;
+        if (is_kept(a) && is_float(f.type(b).dtype)) out[b.index] = true;
     }
     return out;
 }
@@ -156,7 +161,7 @@ Mask choose_saved(const SplitPoint& split, RecomputePolicy policy) {
     FlowNetwork network(2 * n + 2);  // node v: v before it is saved; node n + v: behind that
     Mask origin(n, false);           // what cannot be computed again
     for (Value v : f.arguments) origin[v.index] = !split.available[v.index];
-    const Mask compared = compared_values(f, split.forward_ops);
+    const Mask compared = compared_with_statistics(f, split.forward_ops);
     for (std::size_t k = 0; k < split.forward_ops; ++k) {
         const Op& op = f.ops[k];
         const Recompute cost = runs_function(op) ? Recompute::expensive : op_def(op.name).recompute;

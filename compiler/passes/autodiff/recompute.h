@@ -12,7 +12,8 @@
 namespace thunderc {
 
 enum class RecomputePolicy : std::uint8_t {
-    none,       // nothing is saved that a view or a cheap op gives from what is saved; row statistics are saved
+    none,       // nothing is saved that a view or a cheap op gives from what is saved; row statistics are saved, and
+                // what the forward pass compares with one
     selective,  // only results of products and attention, and the block's inputs, are saved
     block,      // only the block's inputs are saved
 };

@@ -57,8 +57,27 @@ void forget_origin(Op& op) {
 
 KernelGroups::KernelGroups(const Function& function, KernelFacts& facts)
     : f_(function), uses_(function), facts_(facts), seen_(function.values.size(), 0) {
+    find_compared();
     classify();
     check_each();
+}
+
+// A body's results may be what its backward pass compares.
+void KernelGroups::find_compared() {
+    compared_.assign(f_.values.size(), false);
+    const auto mark = [&](Value v) {
+        for (;;) {
+            compared_[v.index] = true;
+            const int k = definition(v);
+            if (k < 0 || !(is_view(op(k)) || op(k).name == "cast")) return;
+            v = op(k).operands[0];
+        }
+    };
+    for (const Op& one : f_.ops)
+        if (finds_ties(f_, uses_, one))
+            for (Value v : one.operands) mark(v);
+    if (f_.argument_info.empty())
+        for (Value v : f_.results) mark(v);
 }
 
 void KernelGroups::merge_all() {
@@ -138,8 +157,11 @@ void KernelGroups::describe_all() {
 const KernelFact& KernelGroups::fact_of(const std::vector<int>& ops, int group, const KernelOutline& kernel) {
     if (const KernelFact* known = facts_.find(kernel)) return *known;
     KernelFact fact;
-    const Function function = extract(ops, group).function;
-    fact.why = loses_ties(function);
+    const Extracted extracted = extract(ops, group);
+    const Function& function = extracted.function;
+    Mask compared;
+    for (Value v : extracted.results) compared.push_back(compared_[v.index]);
+    fact.why = loses_ties(function, compared);
     const auto description = fact.why.empty() ? try_describe_kernel(function, &fact.why) : std::nullopt;
     if (description) {
         fact.why.clear();

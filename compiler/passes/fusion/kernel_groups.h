@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/analysis/views.h"
+#include "compiler/ir/function_tools.h"
 #include "compiler/ir/module.h"
 #include "compiler/kernels/description.h"
 #include "compiler/passes/fusion/group_order.h"
@@ -104,6 +105,7 @@ class KernelGroups {
     void say_where_from(Extracted& kernel, const std::vector<int>& ops) const;
     const KernelFact& fact_of(const std::vector<int>& ops, int group, const KernelOutline& kernel);
     bool is_plain(int k, const KernelDescription& kernel) const;
+    void find_compared();
     double cost(int group);
 
     void collect_readers();
@@ -123,6 +125,7 @@ class KernelGroups {
     KernelFacts& facts_;
     std::vector<int> group_of_;  // by op
     std::vector<Group> groups_;
+    Mask compared_;                          // by value: it is compared with something, here or in the backward pass
     std::vector<bool> apart_;                // by op: a view that kernels do not take in
     std::vector<bool> widens_;               // by op: a cast to f32 that kernels take in as they do a view
     std::vector<std::int64_t> bytes_apart_;  // by op: what it alone would move

@@ -11,6 +11,7 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/kernels/ties.h"
 
 namespace thunderc {
 namespace {
@@ -20,11 +21,6 @@ struct Recomputed {
     int group;          // that computes it
     std::set<int> ops;  // … by these, in order
 };
-
-bool compares_for_equality(const Op& op) {
-    const std::optional<Comparison> comparison = op_def(op.name).comparison;
-    return comparison && is_equality(*comparison);
-}
 
 class CheapValues {
   public:
@@ -58,8 +54,8 @@ class CheapValues {
     }
 
     // Two kernels may round the same formula differently (a product and a sum become one operation in one of them), so
-    // floats that are compared for equality have to be the very bits that were compared with before: read, not computed
-    // again. A maximum's gradient goes where the value is the maximum; it would get lost.
+    // floats that are compared so that one bit decides have to be the very bits that were compared with before: read,
+    // not computed again. A maximum's gradient goes where the value is the maximum; it would get lost.
     bool is_read(Value v, int group, Value of) const {
         const int k = definition(v);
         if (!is_float(f_.type(v).dtype)) return true;
@@ -84,7 +80,7 @@ class CheapValues {
         }
         if (ops.size() > most) return false;
         const auto& operands = op(k).operands;
-        if (compares_for_equality(op(k)) &&
+        if (finds_ties(f_, uses_, op(k)) &&
             !std::all_of(operands.begin(), operands.end(), [&](Value o) { return is_read(o, group, of); }))
             return false;
         return std::all_of(operands.begin(), operands.end(), [&](Value o) { return cheap_ops(o, group, of, ops); });
@@ -98,7 +94,7 @@ class CheapValues {
         for (int user : uses_.users[v.index]) {
             const int of = g_.of(user);
             if (of == KernelGroups::none) return std::nullopt;
-            if (of != group && compares_for_equality(op(user)) && is_float(f_.type(v).dtype)) return std::nullopt;
+            if (of != group && finds_ties(f_, uses_, op(user)) && is_float(f_.type(v).dtype)) return std::nullopt;
             if (of != group) readers.insert(of);
         }
         if (readers.empty()) return std::nullopt;

@@ -52,7 +52,7 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
 // From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
     const float* rstd, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward", {.bytes = 3329, .flops = 2864}, stream);
+    const Timed timed("rms_norm_backward", {.bytes = 3328, .flops = 2864}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(
@@ -228,7 +228,7 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
     const float* dy, const float* dresidual_in, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward_add", {.bytes = 5377, .flops = 3376}, stream);
+    const Timed timed("rms_norm_backward_add", {.bytes = 5376, .flops = 3376}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(

@@ -14,7 +14,7 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
 
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
     const float* rstd, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward", {.bytes = 3329, .flops = 2864}, stream);
+    const Timed timed("rms_norm_backward", {.bytes = 3328, .flops = 2864}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward", rms_norm_backward_kernel, 1, 256, stream, dx, dy, weight, x, rstd, partials);
     launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, mode, partials);
@@ -47,7 +47,7 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
     const float* dy, const float* dresidual_in, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward_add", {.bytes = 5377, .flops = 3376}, stream);
+    const Timed timed("rms_norm_backward_add", {.bytes = 5376, .flops = 3376}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward_add", rms_norm_backward_add_kernel, 1, 256, stream, y, dx, x, rstd, weight, dy,
         dresidual_in, partials);

@@ -54,7 +54,7 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, 
 // From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
     WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward", {.bytes = 1793, .flops = 4144}, stream);
+    const Timed timed("rms_norm_backward", {.bytes = 1792, .flops = 4144}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(
@@ -231,7 +231,7 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
     const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward_add", {.bytes = 2817, .flops = 5168}, stream);
+    const Timed timed("rms_norm_backward_add", {.bytes = 2816, .flops = 5168}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(

@@ -14,7 +14,7 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, 
 
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
     WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward", {.bytes = 1793, .flops = 4144}, stream);
+    const Timed timed("rms_norm_backward", {.bytes = 1792, .flops = 4144}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward", rms_norm_backward_kernel, 1, 256, stream, dx, dy, weight, x, rstd, partials);
     launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, mode, partials);
@@ -47,7 +47,7 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
     const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward_add", {.bytes = 2817, .flops = 5168}, stream);
+    const Timed timed("rms_norm_backward_add", {.bytes = 2816, .flops = 5168}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward_add", rms_norm_backward_add_kernel, 1, 256, stream, post_attention_layernorm, dresidual,
         x, rstd, weight, dy, dy_2, partials);

@@ -1,6 +1,7 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
-// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a. Another of the kernel's
-// tensors may lie where one that is Aliased does, and none where one that is Global does.
+// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a. A result
+// may lie over an operand that it is computed from element by element, where both are Aliased; nothing lies over
+// what is Global.
 // In formulas x1, x2, ... are pieces of x and xᵀ is its transpose; sum_C goes along C, row_sum(x) is of each row of x,
 // column_sum(x) of each column, sum(x) of all; silu' is the slope of silu. "dw +=" adds to what dw holds, or
 // overwrites it as the WriteMode says.
@@ -175,7 +176,7 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Globa
 //   k2 = k_proj2 * cos2 + k_proj1 * sin2
 //   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-// A thread for each 2 elements.
+// A thread for each 2 elements of each piece.
 THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const bf16> qkv_proj, Global<const float> sin,
     Global<const float> cos) {
     if (block_index() < 1) {
@@ -277,7 +278,7 @@ THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gat
 //   where gate, up = gate_up_proj
 //   where dgate_up_proj = dgate, dup
 // From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
-// A thread for each 8 elements.
+// A thread for each 8 elements of each piece.
 THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_up_proj,
     Aliased<const bf16> gate_up_proj, Aliased<const bf16> dy) {
     constexpr int rows = B * T, width = H;
@@ -408,7 +409,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, WriteMo
 //   dk_proj2 = dk2 * cos2 - dk1 * sin1
 //   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-// Blocks of their own for each part: a thread for each 2 elements; a thread for each 8 elements.
+// Blocks of their own for each part: a thread for each 2 elements of each piece; a thread for each 8 elements.
 THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const bf16> dk, Global<const float> sin,
     Global<const float> cos, Global<const bf16> dq, Global<const bf16> dv_proj) {
     if (block_index() < 1) {

@@ -1,6 +1,7 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
-// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a. Another of the kernel's
-// tensors may lie where one that is Aliased does, and none where one that is Global does.
+// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a. A result
+// may lie over an operand that it is computed from element by element, where both are Aliased; nothing lies over
+// what is Global.
 // In formulas x1, x2, ... are pieces of x and xᵀ is its transpose; sum_C goes along C, row_sum(x) is of each row of x,
 // column_sum(x) of each column, sum(x) of all; silu' is the slope of silu. "dw +=" adds to what dw holds, or
 // overwrites it as the WriteMode says.

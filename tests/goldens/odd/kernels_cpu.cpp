@@ -53,19 +53,19 @@ void basins_forward(float* largest, float* added, float* softplus, float* sigmoi
             for (std::int64_t c = 0; c < width; ++c) {
                 const float product = gauge_row[c] * basins_0_period[c];
                 const float difference = vec_math::sin(product) - basins_0_level_of_row;
-                const float softplus_c = std::max<float>(difference, 0) +
+                const float softplus_2 = std::max<float>(difference, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
-                const float added_c = gauge_row[c] + softplus_c / largest_of_row;
+                const float added_c = gauge_row[c] + softplus_2 / largest_of_row;
                 const float product_2 = added_c * basins_1_period[c];
                 const float difference_2 = vec_math::sin(product_2) - basins_1_level_of_row;
-                const float softplus_c_2 = std::max<float>(difference_2, 0) +
+                const float softplus_c = std::max<float>(difference_2, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference_2)) + 1.0F);
                 const float sigmoid_c = vec_math::sigmoid(difference_2);
                 const float cosine_c = vec_math::cos(product_2);
                 const float sigmoid_2_c = vec_math::sigmoid(difference);
                 const float cosine_2_c = vec_math::cos(product);
                 added_row[c] = added_c;
-                softplus_row[c] = softplus_c_2;
+                softplus_row[c] = softplus_c;
                 sigmoid_row[c] = sigmoid_c;
                 cosine_row[c] = cosine_c;
                 sigmoid_2_row[c] = sigmoid_2_c;
@@ -180,7 +180,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
     const float* shore_slope, const float* added_3, const float* softplus, const float* largest_2, const float* added,
     const float* sigmoid, const float* cosine, const float* basins_1_period, WriteMode mode, Stream& stream) {
-    const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3130}, stream);
+    const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3288, .flops = 3130}, stream);
     {
         // dshore_slope
         constexpr std::int64_t rows = 10, width = 6;
@@ -269,7 +269,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
 // From the graph's Sub
 void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms, WriteMode mode,
     Stream& stream) {
-    const Timed timed("basins_1_level_gradient", {.bytes = 289, .flops = 72}, stream);
+    const Timed timed("basins_1_level_gradient", {.bytes = 288, .flops = 72}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     const bool overwrite = mode == WriteMode::overwrite;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
@@ -294,7 +294,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
     const float* largest_2, const float* dadded_2, const float* total_2, const float* added, const float* dadded_part_2,
     const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, WriteMode mode,
     Stream& stream) {
-    const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1398}, stream);
+    const Timed timed("basins_0_level_gradient", {.bytes = 2040, .flops = 1398}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     const bool overwrite = mode == WriteMode::overwrite;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
@@ -337,7 +337,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
 // From the graph's Mul
 void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms, WriteMode mode,
     Stream& stream) {
-    const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
+    const Timed timed("basins_0_period_gradient", {.bytes = 320, .flops = 70}, stream);
     constexpr std::int64_t n = 10;
     const bool overwrite = mode == WriteMode::overwrite;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {

@@ -38,7 +38,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
     const float* shore_slope, const float* added_3, const float* softplus, const float* largest_2, const float* added,
     const float* sigmoid, const float* cosine, const float* basins_1_period, WriteMode mode, Stream& stream) {
-    const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3130}, stream);
+    const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3288, .flops = 3130}, stream);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_1, 1, 256, stream,
         dshore_slope, dtotal, sine, logarithm, shore_slope, mode);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_2, 1, 256, stream,
@@ -51,7 +51,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
 
 void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms, WriteMode mode,
     Stream& stream) {
-    const Timed timed("basins_1_level_gradient", {.bytes = 289, .flops = 72}, stream);
+    const Timed timed("basins_1_level_gradient", {.bytes = 288, .flops = 72}, stream);
     launch("basins_1_level_gradient", basins_1_level_gradient_kernel, 1, 256, stream, dbasins_1_level,
         dbasins_1_level_terms, mode);
 }
@@ -60,7 +60,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
     const float* largest_2, const float* dadded_2, const float* total_2, const float* added, const float* dadded_part_2,
     const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, WriteMode mode,
     Stream& stream) {
-    const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1398}, stream);
+    const Timed timed("basins_0_level_gradient", {.bytes = 2040, .flops = 1398}, stream);
     launch("basins_0_level_gradient", basins_0_level_gradient_kernel, 1, 256, stream, dbasins_0_level,
         dbasins_0_period_terms, softplus, largest_2, dadded_2, total_2, added, dadded_part_2, largest, sigmoid_2,
         cosine_2, gauge, mode);
@@ -68,7 +68,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
 
 void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms, WriteMode mode,
     Stream& stream) {
-    const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
+    const Timed timed("basins_0_period_gradient", {.bytes = 320, .flops = 70}, stream);
     launch("basins_0_period_gradient", basins_0_period_gradient_kernel, 1, 256, stream, dbasins_0_period,
         dbasins_0_period_terms, mode);
 }

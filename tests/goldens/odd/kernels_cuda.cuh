@@ -1,6 +1,7 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
-// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a. Another of the kernel's
-// tensors may lie where one that is Aliased does, and none where one that is Global does.
+// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a. A result
+// may lie over an operand that it is computed from element by element, where both are Aliased; nothing lies over
+// what is Global.
 // In formulas x1, x2, ... are pieces of x and xᵀ is its transpose; sum_C goes along C, row_sum(x) is of each row of x,
 // column_sum(x) of each column, sum(x) of all; silu' is the slope of silu. "dw +=" adds to what dw holds, or
 // overwrites it as the WriteMode says.
@@ -59,9 +60,9 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
         for (int e = 0; e < 2; ++e) {
             const float product = gauge_v[e] * basins_0_period_v[e];
             const float difference = math::sin(product) - basins_0_level_of_row;
-            const float softplus_c = math::max<float>(difference, 0) +
+            const float softplus_2 = math::max<float>(difference, 0) +
                 math::log(math::exp(-math::abs(difference)) + 1.0F);
-            const float added_c = gauge_v[e] + softplus_c / largest_of_row;
+            const float added_c = gauge_v[e] + softplus_2 / largest_of_row;
             const float product_2 = added_c * basins_1_period_v[e];
             const float difference_2 = math::sin(product_2) - basins_1_level_of_row;
             added_v[e] = added_c;

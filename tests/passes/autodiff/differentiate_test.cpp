@@ -383,11 +383,11 @@ func @layer_backward(%dy: f32[2,6,8], %dscale_sum: f32[8], %x: f32[2,6,8], %rstd
 )");
 }
 
-// What is compared with a maximum that was kept is kept too, though a product and a sum give it: computed again it may
-// have other bits. Where nothing of a layer is kept, both are computed again; what is compared with nothing is not
-// kept.
+// What the forward pass compares with a maximum that is kept is kept too, though a product and a sum give it: computed
+// again it may have other bits. Where nothing of a layer is kept, both are computed again. The gradient of a maximum
+// alone takes it anew, of what it compares.
 TEST(Differentiate, KeepsWhatIsComparedWithAMaximum) {
-    const auto saved = [](const char* reduction, RecomputePolicy policy) {
+    const auto saved = [](const std::string& rest, RecomputePolicy policy) {
         const Module m = gradients(fmt::format(R"(
 func @main(
     %x: f32[4,8] input "x" {{batched}},
@@ -399,20 +399,22 @@ func @main(
 func @layer(%x: f32[4,8], %w: f32[8], %b: f32[8]) -> (%y) {{
   %p = mul(%x, %w) : f32[4,8]
   %level = add(%p, %b) : f32[4,8]
-  %most = {}(%level) {{axes = [1], keep_dims = true}} : f32[4,1]
-  %y = mul(%x, %most) : f32[4,8]
-}}
+  %most = reduce_max(%level) {{axes = [1], keep_dims = true}} : f32[4,1]
+{}}}
 )",
-                                               reduction),
+                                               rest),
                                    policy);
         const Function& forward = *m.find("layer_forward");
         std::string names;
         for (Value v : forward.results) names += forward.info(v).name + " ";
         return names;
     };
-    EXPECT_EQ(saved("reduce_max", RecomputePolicy::none), "y x level most ");
-    EXPECT_EQ(saved("reduce_max", RecomputePolicy::block), "y x ");
-    EXPECT_EQ(saved("reduce_sum", RecomputePolicy::none), "y x most ");
+    const std::string compared =
+        "  %hit = ge(%level, %most) : bool[4,8]\n  %t = select(%hit, %level, %x) : f32[4,8]\n"
+        "  %y = mul(%t, %level) : f32[4,8]\n";
+    EXPECT_EQ(saved(compared, RecomputePolicy::none), "y x level most ");
+    EXPECT_EQ(saved(compared, RecomputePolicy::block), "y x ");
+    EXPECT_EQ(saved("  %y = mul(%x, %most) : f32[4,8]\n", RecomputePolicy::none), "y x most ");
 }
 
 // Two carried values, of which only one is read behind the loop; the loss reads what the loop collects as well, one

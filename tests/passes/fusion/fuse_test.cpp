@@ -111,19 +111,21 @@ func @attn_sub_max(%x: f32[4,64]) -> (%p) kind "kernel:row_reduction" scope "lay
 // A kernel's loops compute the same formula each, and may round it differently: what equals a maximum is looked for in
 // memory, where the maximum was taken of it.
 TEST(Fuse, TakesAMaximumOfWhatIsInMemoryWhereTiesAreCounted) {
-    const std::string text = fused_text(R"(module "m" values
+    for (const char* comparison : {"eq", "ge", "lt"}) {
+        const std::string ties = "  %ties = " + std::string(comparison) + "(%level, %most) : bool[4,64]\n";
+        const std::string text = fused_text(std::string(R"(module "m" values
 
 func @main(%x: f32[4,64], %w: f32[64], %b: f32[64]) -> (%n) {
   %p = mul(%x, %w) : f32[4,64]
   %level = add(%p, %b) : f32[4,64]
   %most = reduce_max(%level) {axes = [1], keep_dims = true} : f32[4,1]
-  %ties = eq(%level, %most) : bool[4,64]
-  %ones = cast(%ties) {dtype = f32} : f32[4,64]
+)") + ties + R"(  %ones = cast(%ties) {dtype = f32} : f32[4,64]
   %n = reduce_sum(%ones) {axes = [1], keep_dims = false} : f32[4]
 }
 )");
-    EXPECT_NE(text.find("%level = fused(%x, %w, %b) {kernel = "), std::string::npos) << text;
-    EXPECT_NE(text.find("%n = fused(%level) {kernel = "), std::string::npos) << text;
+        EXPECT_NE(text.find("%level = fused(%x, %w, %b) {kernel = "), std::string::npos) << text;
+        EXPECT_NE(text.find("fused(%level) {kernel = "), std::string::npos) << text;
+    }
 }
 
 // The maximum of what is stored for somebody else, who may compare the two: forward and backward pass of a layer are
@@ -139,6 +141,19 @@ func @main(%x: f32[4,64], %w: f32[64], %b: f32[64]) -> (%level, %most) {
 )");
     EXPECT_NE(text.find("%level = fused(%x, %w, %b) {kernel = "), std::string::npos) << text;
     EXPECT_NE(text.find("%most = fused(%level) {kernel = "), std::string::npos) << text;
+}
+
+// Must not change: in a function that has both passes, and compares it with nothing.
+TEST(Fuse, StoresWhatNothingComparesBesideItsMaximum) {
+    const std::string text = fused_text(R"(module "m" values
+
+func @main(%x: f32[4,64] input "x", %w: f32[64] parameter "w", %b: f32[64] parameter "b") -> (%level "level", %most "most") {
+  %p = mul(%x, %w) : f32[4,64]
+  %level = add(%p, %b) : f32[4,64]
+  %most = reduce_max(%level) {axes = [1], keep_dims = true} : f32[4,1]
+}
+)");
+    EXPECT_NE(text.find("%level, %most = fused(%x, %w, %b) {kernel = "), std::string::npos) << text;
 }
 
 // Must not change: what softmax subtracts need not be the very maximum, and is compared with nothing; what was read is
@@ -157,7 +172,8 @@ func @main(%x: f32[4,64], %w: f32[64]) -> (%e) {
 )",
                              R"(module "m" values
 
-func @main(%x: f32[4,64]) -> (%ones) {
+func @main(%y: f32[4,64]) -> (%ones) {
+  %x = neg(%y) : f32[4,64]
   %most = reduce_max(%x) {axes = [1], keep_dims = true} : f32[4,1]
   %ties = eq(%x, %most) : bool[4,64]
   %ones = cast(%ties) {dtype = f32} : f32[4,64]
