@@ -200,6 +200,9 @@ def cases(opset):
         for a, kind in ((np.array([1, -1], np.int8), TensorProto.UINT8), (np.array([7, 65535], np.uint16), TensorProto.INT16),
                         (np.array([True, False]), TensorProto.UINT8), (np.array([1, 2**32 - 1], np.uint32), TensorProto.INT32)):
             add("BitCast", [a], to=kind)
+    if opset >= 20:
+        for op in ("ReduceMax", "ReduceMin"):
+            add(op, [np.array([[True, False], [False, False], [True, True]]), Const(1)], keepdims=0)
     return out
 
 

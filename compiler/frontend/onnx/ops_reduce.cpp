@@ -49,6 +49,8 @@ void reduce(Node& n, bool operand) {
     if (op == "ReduceMean" || op == "ReduceL2" || op == "ReduceLogSum") n.refuse_integers();
     if (op == "ReduceSumSquare" || op == "ReduceL2") v = n.b().mul(v, v);
     if (op == "ReduceL1") v = n.b().op("abs", {v});
+    const bool logical = n.type(0).dtype == DType::boolean;  // of ReduceMax and ReduceMin
+    if (logical) v = n.b().cast(v, DType::i32);
     if (axes) {
         if (op == "ReduceMean")
             v = reduced(n, "reduce_mean", v, *axes);
@@ -63,7 +65,7 @@ void reduce(Node& n, bool operand) {
     }
     if (op == "ReduceL2") v = n.b().op("sqrt", {v}, {{"flat_at_zero", true}});
     if (op == "ReduceLogSum") v = n.b().op("log", {v});
-    n.output(0, v);
+    n.output(0, logical ? n.b().cast(v, DType::boolean) : v);
 }
 
 void reduce_by_attribute(Node& n) {
