@@ -332,9 +332,6 @@ TEST_F(Graphs, WithIntegersWhereOnlyFloatsAreComputedWith) {
 
 // Neither is anything wrong with these, so the help does not say so.
 TEST_F(Graphs, WithTypesThatAnOperatorIsNotSupportedFor) {
-    expect(
-        model("g (bool[3,3] b) => (bool[a,b] z) { z = ReduceMax(b) }"),
-        "reduce_max: operand 0 is to hold numbers, bool[3,3] given\n  node: z\n  operator: ReduceMax\n" + other_form);
     expect(model("g (int64[3,3] i) => (int64[3,3] z) { z = Erf(i) }"),
            "erf: operand 0 is to be floating point, i64[3,3] given\n  node: z\n  operator: Erf\n" + other_form);
 }
@@ -436,29 +433,28 @@ TEST_F(Graphs, ThatGrowWithoutBound) {
 // All of them at once, the most frequent first; what ONNX has is no slip for an operator of a similar name.
 TEST_F(Graphs, WithOperatorsThatAreNotSupported) {
     const std::string several =
-        "g (float[2,3] x) => (float[2,3] z) { a = f.Fancy(x) b = Multinomial<sample_size = 3>(a) c = "
-        "Multinomial<sample_size = 3>(b) d = Multinomial<sample_size = 5>(c) e = Sofmax<axis = 1>(d) z = "
+        "g (float[2,3] x) => (float[2,3] z) { a = f.Fancy(x) b = DeformConv<group = 3>(a) c = "
+        "DeformConv<group = 3>(b) d = DeformConv<group = 5>(c) e = Sofmax<axis = 1>(d) z = "
         "Relu(e) }";
     onnx::ModelProto named = model(several);
     expect(named,
-           "3 operators are not supported: Multinomial, Sofmax, Fancy of the domain f\n  found:\n    Multinomial: 3 "
+           "3 operators are not supported: DeformConv, Sofmax, Fancy of the domain f\n  found:\n    DeformConv: 3 "
            "nodes\n      "
-           "with sample_size = 3 (2); sample_size = 5 (1)\n    Sofmax: 1 node\n      with axis = 1\n    "
-           "Fancy: 1 node\nhelp: did you mean Softmax in place of Sofmax?; express Multinomial, Fancy by other "
+           "with group = 3 (2); group = 5 (1)\n    Sofmax: 1 node\n      with axis = 1\n    "
+           "Fancy: 1 node\nhelp: did you mean Softmax in place of Sofmax?; express DeformConv, Fancy by other "
            "operators in "
            "the model, or export what has a domain of its own as a model-local function; "
            "a function of your own can compute such an operator: --user-executor FILE\n");
     // Where they stand: layers are one place.
-    const char* names[] = {"/m/layers.0/mlp/Fancy", "/m/layers.0/attn/Multinomial", "/m/layers.1/attn/Multinomial",
-                           "/m/layers.2/attn/Multinomial", "/m/head/Sofmax"};
+    const char* names[] = {"/m/layers.0/mlp/Fancy", "/m/layers.0/attn/DeformConv", "/m/layers.1/attn/DeformConv",
+                           "/m/layers.2/attn/DeformConv", "/m/head/Sofmax"};
     for (int k = 0; k < 5; ++k) named.mutable_graph()->mutable_node(k)->set_name(names[k]);
     const std::string text = error_of(named);
-    EXPECT_NE(text.find("    Multinomial: 3 nodes in m.layers.{0..2}.attn\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("    DeformConv: 3 nodes in m.layers.{0..2}.attn\n"), std::string::npos) << text;
     EXPECT_NE(text.find("    Fancy: 1 node in m.layers.0.mlp\n"), std::string::npos) << text;
-    expect_node(
-        "RandomUniformLike<dtype = 1>(x)",
-        "the operator RandomUniformLike is not supported\n  node: z\n  operator: RandomUniformLike (dtype = 1)\nhelp: "
-        "express it by other operators in the model\n");
+    expect_node("MaxUnpool<dtype = 1>(x)",
+                "the operator MaxUnpool is not supported\n  node: z\n  operator: MaxUnpool (dtype = 1)\nhelp: "
+                "express it by other operators in the model\n");
     std::string many = "v0 = Relu(x)";
     for (int k = 0; k < 8; ++k)
         many += " v" + std::to_string(k + 1) + " = TopKth<k = " + std::to_string(k) + ">(v" + std::to_string(k) + ")";
