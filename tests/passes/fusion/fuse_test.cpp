@@ -5,25 +5,16 @@
 
 #include "compiler/analysis/views.h"
 #include "compiler/ir/parse.h"
-#include "compiler/ir/print.h"
-#include "compiler/ir/verify.h"
 #include "compiler/kernels/costs.h"
 #include "compiler/kernels/description.h"
 #include "compiler/support/error.h"
+#include "tests/passes/fusion/fused.h"
 
 namespace thunderc {
 namespace fuse_test {
 
-Module fused(std::string_view text, Report& report, bool fuse_groups = true) {
-    Module module = fuse(parse_module(text), {.fuse = fuse_groups}, report);
-    verify(module);
-    return module;
-}
-
-std::string fused_text(std::string_view text, bool fuse_groups = true) {
-    Report report;
-    return to_string(fused(text, report, fuse_groups), {.provenance = false});
-}
+using testing::fused;
+using testing::fused_text;
 
 TEST(Fuse, JoinsAPointwiseChain) {
     EXPECT_EQ(fused_text(R"(module "m" values
@@ -106,98 +97,6 @@ func @attn_sub_max(%x: f32[4,64]) -> (%p) kind "kernel:row_reduction" scope "lay
   %p = sub(%x, %most) : f32[4,64]
 }
 )");
-}
-
-// A kernel's loops compute the same formula each, and may round it differently: what equals a maximum is looked for in
-// memory, where the maximum was taken of it.
-TEST(Fuse, TakesAMaximumOfWhatIsInMemoryWhereTiesAreCounted) {
-    for (const char* comparison : {"eq", "ge", "lt"}) {
-        const std::string ties = "  %ties = " + std::string(comparison) + "(%level, %most) : bool[4,64]\n";
-        const std::string text = fused_text(std::string(R"(module "m" values
-
-func @main(%x: f32[4,64], %w: f32[64], %b: f32[64]) -> (%n) {
-  %p = mul(%x, %w) : f32[4,64]
-  %level = add(%p, %b) : f32[4,64]
-  %most = reduce_max(%level) {axes = [1], keep_dims = true} : f32[4,1]
-)") + ties + R"(  %ones = cast(%ties) {dtype = f32} : f32[4,64]
-  %n = reduce_sum(%ones) {axes = [1], keep_dims = false} : f32[4]
-}
-)");
-        EXPECT_NE(text.find("%level = fused(%x, %w, %b) {kernel = "), std::string::npos) << text;
-        EXPECT_NE(text.find("fused(%level) {kernel = "), std::string::npos) << text;
-    }
-}
-
-// The maximum of what is stored for somebody else, who may compare the two: forward and backward pass of a layer are
-// two functions.
-TEST(Fuse, TakesAMaximumOfWhatWasStoredBefore) {
-    const std::string text = fused_text(R"(module "m" values
-
-func @main(%x: f32[4,64], %w: f32[64], %b: f32[64]) -> (%level, %most) {
-  %p = mul(%x, %w) : f32[4,64]
-  %level = add(%p, %b) : f32[4,64]
-  %most = reduce_max(%level) {axes = [1], keep_dims = true} : f32[4,1]
-}
-)");
-    EXPECT_NE(text.find("%level = fused(%x, %w, %b) {kernel = "), std::string::npos) << text;
-    EXPECT_NE(text.find("%most = fused(%level) {kernel = "), std::string::npos) << text;
-}
-
-// Must not change: in a function that has both passes, and compares it with nothing.
-TEST(Fuse, StoresWhatNothingComparesBesideItsMaximum) {
-    const std::string text = fused_text(R"(module "m" values
-
-func @main(%x: f32[4,64] input "x", %w: f32[64] parameter "w", %b: f32[64] parameter "b") -> (%level "level", %most "most") {
-  %p = mul(%x, %w) : f32[4,64]
-  %level = add(%p, %b) : f32[4,64]
-  %most = reduce_max(%level) {axes = [1], keep_dims = true} : f32[4,1]
-}
-)");
-    EXPECT_NE(text.find("%level, %most = fused(%x, %w, %b) {kernel = "), std::string::npos) << text;
-}
-
-// Must not change: what softmax subtracts need not be the very maximum, and is compared with nothing; what was read is
-// the same everywhere, also as its maximum; and numbers of one loop may be compared, with one another and with one that
-// was read.
-TEST(Fuse, TakesAMaximumOnTheWayWhereNothingIsComparedWithIt) {
-    Report report;
-    for (const char* text : {R"(module "m" values
-
-func @main(%x: f32[4,64], %w: f32[64]) -> (%e) {
-  %level = mul(%x, %w) : f32[4,64]
-  %most = reduce_max(%level) {axes = [1], keep_dims = true} : f32[4,1]
-  %d = sub(%level, %most) : f32[4,64]
-  %e = exp(%d) : f32[4,64]
-}
-)",
-                             R"(module "m" values
-
-func @main(%y: f32[4,64]) -> (%ones) {
-  %x = neg(%y) : f32[4,64]
-  %most = reduce_max(%x) {axes = [1], keep_dims = true} : f32[4,1]
-  %ties = eq(%x, %most) : bool[4,64]
-  %ones = cast(%ties) {dtype = f32} : f32[4,64]
-}
-)",
-                             R"(module "m" values
-
-func @main(%x: f32[4,64], %y: f32[4,64]) -> (%ones) {
-  %p = mul(%x, %x) : f32[4,64]
-  %hit = eq(%p, %y) : bool[4,64]
-  %ones = cast(%hit) {dtype = f32} : f32[4,64]
-}
-)",
-                             R"(module "m" values
-
-func @main(%x: f32[4,64], %y: f32[4,64]) -> (%ones) {
-  %p = mul(%x, %x) : f32[4,64]
-  %q = mul(%y, %y) : f32[4,64]
-  %hit = eq(%p, %q) : bool[4,64]
-  %ones = cast(%hit) {dtype = f32} : f32[4,64]
-}
-)"}) {
-        EXPECT_EQ(fused(text, report).main().ops.size(), 1U) << text;
-    }
 }
 
 // Slices of a merged product are read in place; a concatenation is written piece by piece.
@@ -329,26 +228,6 @@ func @mul_elements(%x: f32[64,64], %s: f32[64,1], %p: f32[64,64]) -> (%z) kind "
   %z = mul(%p, %xn) : f32[64,64]
 }
 )");
-}
-
-// A value that is compared with its maximum is read where it is compared: computed again it could differ in its last
-// bit, and nothing would be the maximum.
-TEST(Fuse, ComparesTheVeryBits) {
-    const std::string text = fused_text(R"(module "m" values
-
-func @main(%x: f32[64,64], %s: f32[64,1], %w: f32[64,64]) -> (%z, %top) {
-  %xn = mul(%x, %s) : f32[64,64]
-  %top = reduce_max(%xn) {axes = [1], keep_dims = true} : f32[64,1]
-  %hit = eq(%xn, %top) : bool[64,64]
-  %share = cast(%hit) {dtype = f32} : f32[64,64]
-  %y = mul(%share, %s) : f32[64,64]
-  %p = matmul(%y, %w) {transpose_a = false, transpose_b = false} : f32[64,64]
-  %z = mul(%p, %share) : f32[64,64]
-}
-)");
-    EXPECT_NE(text.find("%xn = fused(%x, %s) {kernel = "), std::string::npos) << text;
-    EXPECT_NE(text.find("%top, %y = fused(%xn, %s) {kernel = "), std::string::npos) << text;
-    EXPECT_NE(text.find("%z = fused(%xn, %top, %p) {kernel = "), std::string::npos) << text;
 }
 
 // The kernel is named after the composite, its parameters after what they are to it.
