@@ -85,6 +85,7 @@ class Formula {
         UsedNames used = pieces_.used();
         for (const KernelNest& nest : kernel_.nests) {
             nest_ = &nest;
+            transposes_ = transposes();
             named_.clear();
             // What an output holds is called by its name in the others.
             std::map<std::size_t, std::string> own;
@@ -394,7 +395,7 @@ class Formula {
                        const std::optional<TermAxis>& terms = std::nullopt) const {
         std::vector<std::pair<double, std::size_t>> order = moving(index, terms);
         if (order.size() == 1 && index.size() == 1)
-            return is_of_rows(order[0].first) && transposes() ? name + "ᵀ" : name;
+            return is_of_rows(order[0].first) && transposes_ ? name + "ᵀ" : name;
         if (std::is_sorted(order.begin(), order.end())) return name;
         if (order.size() == 2) return name + "ᵀ";
         std::sort(order.begin(), order.end());
@@ -484,6 +485,7 @@ class Formula {
     const std::vector<std::string>& inputs_;
     const std::vector<std::string>& outputs_;
     const KernelNest* nest_ = nullptr;
+    bool transposes_ = false;  // the nest
     const KernelSizes& sizes_;
     PieceNames pieces_;
     std::map<std::size_t, std::string> named_;  // by node of the nest

@@ -77,16 +77,6 @@ std::optional<NameOfOp> parsed(const std::string& name, bool cotangent) {
     return std::nullopt;
 }
 
-// "basins.0" of "model.basins.0", "norm" of "model.layers.1.norm": from the last part on that is no number.
-std::string_view last_module(std::string_view scope) {
-    std::size_t begin = scope.rfind('.');
-    while (begin != std::string_view::npos &&
-           std::all_of(scope.begin() + static_cast<std::ptrdiff_t>(begin) + 1, scope.end(),
-                       [](unsigned char c) { return std::isalpha(c) == 0; }))
-        begin = begin == 0 ? std::string_view::npos : scope.rfind('.', begin - 1);
-    return begin == std::string_view::npos ? scope : scope.substr(begin + 1);
-}
-
 // Gives names to the values that the visit comes to, in its order.
 class Numbering {
   public:
@@ -150,6 +140,16 @@ bool is_named_after_op(const std::string& name) {
     return name.starts_with("d") && role != std::string::npos && is_role(std::string_view(name).substr(role));
 }
 
+std::string without_index(std::string scope) {
+    while (!scope.empty()) {
+        const std::size_t dot = scope.rfind('.');
+        const std::size_t begin = dot == std::string::npos ? 0 : dot + 1;
+        if (begin < scope.size() && std::isalpha(static_cast<unsigned char>(scope[begin])) != 0) break;
+        scope.resize(dot == std::string::npos ? 0 : dot);
+    }
+    return scope;
+}
+
 std::string snake_words(std::string_view text) {
     std::string out;
     for (char c : text) {
@@ -165,9 +165,11 @@ std::string snake_words(std::string_view text) {
 }
 
 void name_after_modules(Function& function, std::size_t first) {
-    // "layers" of "model.layers.{0..3}", which is all of them; "" where it would be no name.
+    // "basins_0" of "model.basins.0", "layers" of "model.layers.{0..3}", which is all of them; "" where it would be no
+    // name.
     const auto module_of = [](const Op& op) -> std::string {
-        const std::string_view module = last_module(op.provenance.scope);
+        const std::string& scope = op.provenance.scope;
+        const std::string module = scope.substr(without_index(scope).rfind('.') + 1);
         std::string words = snake_words(module.substr(0, module.find('{')));
         return words.empty() || std::isalpha(static_cast<unsigned char>(words[0])) == 0 ? "" : words;
     };

@@ -38,6 +38,8 @@ bool is_named_after_op(const std::string& name);
 // "total" of "total_2": of several that are called alike.
 std::string_view without_number(std::string_view name);
 
+// "basins" of "basins.1": a module path without the numbers, or patterns of them, that it ends in.
+std::string without_index(std::string scope);
 // A name made of words: "basins_0" of "basins.0".
 std::string snake_words(std::string_view text);
 

@@ -13,17 +13,6 @@
 namespace thunderc {
 namespace {
 
-// "basins" of "basins.1": without the numbers, or patterns of them, that it ends in.
-std::string without_index(std::string scope) {
-    while (!scope.empty()) {
-        const std::size_t dot = scope.rfind('.');
-        const std::size_t begin = dot == std::string::npos ? 0 : dot + 1;
-        if (begin < scope.size() && std::isalpha(static_cast<unsigned char>(scope[begin])) != 0) break;
-        scope.resize(dot == std::string::npos ? 0 : dot);
-    }
-    return scope;
-}
-
 bool is_within(const std::string& scope, const std::string& outer) {
     return scope == outer || scope.starts_with(outer + ".");
 }
