@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # thunderc_unity_groups(TARGET): with THUNDERC_UNITY, files of one folder are compiled together in groups of about the same
-# size, eight files at most. Files of two folders are never in one group: they may use one name for two things.
+# size, sixteen files at most. Files of two folders are never in one group: they may use one name for two things.
 include_guard()
 
 function(thunderc_unity_groups target)
@@ -18,7 +18,7 @@ function(thunderc_unity_groups target)
   list(REMOVE_DUPLICATES folders)
   foreach(folder ${folders})
     list(LENGTH files_of_${folder} count)
-    math(EXPR groups "(${count} + 7) / 8")
+    math(EXPR groups "(${count} + 15) / 16")
     math(EXPR size "(${count} + ${groups} - 1) / ${groups}")
     set(index 0)
     cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE name_of_folder)

@@ -411,8 +411,8 @@ TEST_F(Errors, LeaveNothingWhereTheCommandIsEnded) {
     // without job control starts what runs in the background with SIGINT ignored.)
     for (const auto& [signal, status] : {std::pair<const char*, int>{"TERM", 143}, {"INT", 130}, {"HUP", 129}}) {
         const std::string run_it = std::string("env --default-signal '") + THUNDERC +
-                                   "' train fixtures/llama5/dynamo.logits.onnx -o a/out & pid=$!; while ! ls a/out* > "
-                                   "/dev/null 2>&1; do :; done; kill -" +
+                                   "' train fixtures/llama5/dynamo.logits.onnx -o a/out & pid=$!; set -- a/out*; "
+                                   "while ! [ -e \"$1\" ]; do set -- a/out*; done; kill -" +
                                    signal + " $pid; wait $pid";
         int ended = 0;
         for (int k = 0; k < 400 && ended < 2; ++k) {  // a busy machine may send it late many times
@@ -436,10 +436,11 @@ TEST_F(Errors, LeaveNothingWhereTheCommandIsEnded) {
 
 // What one that was killed has left goes with the next; nothing else does, whatever it is called.
 TEST_F(Errors, RemoveWhatAKilledThundercHasLeftAndNothingElse) {
-    const std::string kill_it = "'" THUNDERC
-                                "' train fixtures/llama5/dynamo.logits.onnx -o out & pid=$!; while "
-                                "! ls out.thunderc-unfinished-*/.thunderc-unfinished > /dev/null 2>&1 && kill -0 $pid "
-                                "2> /dev/null; do :; done; kill -KILL $pid; wait $pid";
+    const std::string kill_it =
+        "'" THUNDERC
+        "' train fixtures/llama5/dynamo.logits.onnx -o out & pid=$!; set -- out; "
+        "while ! [ -e \"$1\" ] && kill -0 $pid 2> /dev/null; do "
+        "set -- out.thunderc-unfinished-*/.thunderc-unfinished; done; kill -KILL $pid; wait $pid";
     fs::path left;
     for (int k = 0; k < 400 && left.empty(); ++k) {  // a busy machine may send it late many times
         shell(folder_, kill_it);

@@ -21,6 +21,7 @@
 #include "compiler/pipeline.h"
 #include "compiler/support/error.h"
 #include "tests/fuzz/mutate_message.h"
+#include "tests/support/full_form.h"
 
 namespace thunderc::tests {
 namespace {
@@ -111,7 +112,7 @@ class DamagedModels : public testing::Test {
     void mutate_models(const std::string& name, const onnx::ModelProto& model, std::uint64_t rounds,
                        const CompileOptions& options) {
         std::uint64_t taken = 0;
-        rounds *= from_environment("FUZZ_ROUNDS", 1);
+        rounds *= from_environment("FUZZ_ROUNDS", 1) * (full_form ? 2 : 1);
         const std::uint64_t first = from_environment("FUZZ_SEED", 0) * rounds;
         for (std::uint64_t seed = first; seed < first + rounds; ++seed) {
             std::mt19937_64 random(seed);
@@ -150,9 +151,9 @@ CompileOptions classifier() {
 }
 
 TEST_F(DamagedModels, OfExporters) {
-    mutate_models("mlp", fixture("mlp/dynamo.logits.onnx"), 100, classifier());
-    mutate_models("tides", fixture("odd/tides.loss.onnx"), 50, {});
-    mutate_models("llama", fixture("llama1/dynamo.logits.onnx"), 20, {});
+    mutate_models("mlp", fixture("mlp/dynamo.logits.onnx"), 50, classifier());
+    mutate_models("tides", fixture("odd/tides.loss.onnx"), 25, {});
+    mutate_models("llama", fixture("llama1/dynamo.logits.onnx"), 10, {});
 }
 
 // Operators whose operands are shapes, axes and indices, a function of the model and a branch.
@@ -208,7 +209,7 @@ TEST_F(DamagedModels, OfManyOperators) {
     options.seq = 3;
     options.trainable = "weight|table";
     ASSERT_TRUE(try_bytes(model.SerializeAsString(), "as it is", options));
-    mutate_models("operators", model, 200, options);
+    mutate_models("operators", model, 100, options);
 }
 
 // x W, then a row of nodes: `row` gives the node that makes v<k+1> of v<k>.
@@ -256,7 +257,7 @@ TEST_F(DamagedModels, CutAnywhere) {
 TEST_F(DamagedModels, WithOtherBytes) {
     const std::string whole = read_file(fs::path(FIXTURES) / "mlp/dynamo.logits.onnx");
     std::mt19937_64 random(5);
-    for (std::size_t k = 0; k < 60 * from_environment("FUZZ_ROUNDS", 1); ++k) {
+    for (std::size_t k = 0; k < (full_form ? 60 : 30) * from_environment("FUZZ_ROUNDS", 1); ++k) {
         std::string bytes = whole;
         for (int changes = 0; changes < 3; ++changes)
             bytes[random() % bytes.size()] ^= static_cast<char>(1U << random() % 8);

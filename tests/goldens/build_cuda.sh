@@ -6,6 +6,8 @@
 #   build_cuda.sh THUNDERC NVCC BUILD_FOLDER DRIVER_STUB NAME...      NVCC empty: says that it is not here, exit 77
 #
 # DRIVER_STUB is the folder of tests/runtime/cuda's libcuda.so.1. BUILD_FOLDER is kept: what did not change is not built again.
+# One runtime serves all programs: with the optimizer of the first alone, as programs have it, or, where the first NAME is
+# all-optimizers, with each, which takes minutes.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 thunderc=$1 nvcc=$2 folder=$3 stub=$4
@@ -31,17 +33,28 @@ fails() {  # fails MESSAGE COMMAND...: exit status 1, and a text that begins wit
     exit 1
 }
 
-# One runtime serves them all.
-mkdir -p "$folder/runtime"
-cmake -S "$here/../../runtime-lib" -B "$folder/runtime" "${flags[@]}" >"$folder/log" 2>&1 &&
-    cmake --build "$folder/runtime" -j2 >>"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
-no_warnings "$folder/log"
-
+sources=$(realpath "$here/../../runtime-lib") optimizers=$1
+if [ "$optimizers" = all-optimizers ]; then shift; fi
 for name in "$@"; do
     work=$folder/$name
     mkdir -p "$work"
     rm -rf "$work/out"
     (cd "$work" && ln -sfn "$here/.." tests && . "$here/$name/command" 2>messages) || { cat "$work/messages"; exit 1; }
+done
+
+if [ "$optimizers" != all-optimizers ]; then
+    rm -rf "$folder/runtime-sources"
+    cp -r "$sources" "$folder/runtime-sources"
+    sources=$folder/runtime-sources
+    cp "$folder/$1/out/runtime/optim/rules/list.h" "$sources/optim/rules/list.h"
+fi
+mkdir -p "$folder/runtime"
+cmake -S "$sources" -B "$folder/runtime" "${flags[@]}" >"$folder/log" 2>&1 &&
+    cmake --build "$folder/runtime" -j2 >>"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
+no_warnings "$folder/log"
+
+for name in "$@"; do
+    work=$folder/$name
     cmake -S "$work/out" -B "$work/build" "${flags[@]}" -DTHUNDERC_RUNTIME="$folder/runtime" >"$work/log" 2>&1 &&
         cmake --build "$work/build" -j2 >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
     no_warnings "$work/log"

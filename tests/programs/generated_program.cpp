@@ -113,8 +113,9 @@ GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& m
       compiled_(compiled),
       folder_(fs::path(PROGRAMS_FOLDER) / name),
       ranks_(ranks),
-      whole_(compiled == Compiled::quickly ||
-             (!full_form && ranks == 1 && command == "train" && !name.ends_with("_edited"))) {
+      // Of a program that is edited one file is compiled again.
+      whole_(!name.ends_with("_edited") &&
+             (compiled == Compiled::quickly || (!full_form && ranks == 1 && command == "train"))) {
     if (cpu != Cpu::native) {
         build_ = "build-" + name_of(cpu);
         variables_ = "ONEDNN_MAX_CPU_ISA=AVX2 ";
