@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What parameters are called, whatever that is, makes a program that compiles: no name is a keyword, a macro of a
-// header, or one of the sizes that kernels may use by their names.
+// What parameters and inputs are called, whatever that is, makes a program that compiles: no name is a keyword, a macro
+// of a header, or one of the sizes that kernels may use by their names.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "codegen/program/program.h"
 #include "codegen/text.h"
@@ -75,6 +78,46 @@ std::set<std::string> macros(const fs::path& folder) {
     return out;
 }
 
+// A loss over a sum of products: of one input with parameters of these names, or of inputs of these names with one
+// parameter; and its gradients.
+enum class Kind : std::uint8_t { parameter, input };
+
+std::vector<OutputFile> program(const std::set<std::string>& names, Kind kind) {
+    std::string arguments = "%features: f32[4,6,8] input \"features\" {batched}, %p: f32[8] parameter \"weight\"", ops;
+    std::string sum = "%features";
+    std::size_t k = 0;
+    for (const std::string& name : names) {
+        const std::string number = std::to_string(k++);
+        arguments += kind == Kind::parameter ? ",\n  %v" + number + ": f32[8] parameter \"" + name + "\""
+                                             : ",\n  %v" + number + ": f32[4,6,8] input \"" + name + "\" {batched}";
+        ops += "  %m" + number + " = mul(" +
+               (kind == Kind::parameter ? "%features, %v" + number : "%v" + number + ", %p") + ") : f32[4,6,8]\n";
+        ops += "  %s" + number + " = add(" + sum + ", %m" + number + ") : f32[4,6,8]\n";
+        sum = "%s" + number;
+    }
+    const std::string text = "module \"m\" values\nfunc @main(" + arguments + ") -> (%loss \"loss\") {\n" + ops +
+                             "  %weighed = mul(" + sum + ", %p) : f32[4,6,8]\n" + "  %square = mul(%weighed, " + sum +
+                             ") : f32[4,6,8]\n" +
+                             "  %loss = reduce_mean(%square) {axes = [0, 1, 2], keep_dims = false} : f32[]\n}\n";
+    CompileOptions options, naive;
+    naive.executors = {"reference"};
+    const auto planned = [&](const CompileOptions& o) {
+        Module module = parse_module(text);
+        verify(module);
+        std::vector<PassRun> runs;
+        return run_passes(std::move(module), pipeline(o), runs);
+    };
+    EmitOptions emit;
+    emit.compile = options;
+    return print_program(planned(options), planned(naive), emit);
+}
+
+// The parts of it that are printed for it alone.
+bool is_own(const OutputFile& file) {
+    return file.path == "kernels_cpu.cpp" || file.path == "model.cpp" ||
+           (file.path.ends_with(".h") && file.path.find('/') == std::string::npos);
+}
+
 class Names : public testing::Test {
   protected:
     void SetUp() override {
@@ -84,6 +127,36 @@ class Names : public testing::Test {
         ASSERT_FALSE(macros_.empty()) << CXX_COMPILER << " does not list the macros of headers";
     }
     void TearDown() override { fs::remove_all(folder_); }
+
+    void expect_compiles(const std::set<std::string>& names, Kind kind) {
+        std::string sizes;
+        for (const OutputFile& file : program(names, kind)) {
+            if (!is_own(file)) continue;
+            if (file.path == "sizes.h") sizes = file.text;
+            std::ofstream(folder_ / file.path) << file.text;
+        }
+        // Kernels may use the sizes: each is asked for all of them.
+        std::string checks, kernels = read(folder_ / "kernels_cpu.cpp");
+        std::istringstream lines(sizes);
+        for (std::string line; std::getline(lines, line);) {
+            std::istringstream words(line);
+            std::string word, name, equals, value;
+            words >> word >> word >> word >> name >> equals >> value;
+            if (equals == "=")
+                checks += "    static_assert(" + name + " == " + value.substr(0, value.find(';')) + ");\n";
+        }
+        EXPECT_NE(checks.find("static_assert(B == 4)"), std::string::npos) << sizes;
+        const std::string head = "Stream& stream) {\n";
+        for (std::size_t at = kernels.find(head); at != std::string::npos; at = kernels.find(head, at + head.size()))
+            kernels.insert(at + head.size(), checks);
+        std::ofstream(folder_ / "kernels_cpu.cpp") << kernels;
+        for (const char* file : {"model.cpp", "kernels_cpu.cpp"}) {
+            const std::string command = std::string(CXX_COMPILER) +
+                                        " -std=c++20 -fsyntax-only -fopenmp-simd -Wall -Wextra -Werror -I '" + runtime +
+                                        "' -I '" + folder_.string() + "' '" + (folder_ / file).string() + "'";
+            EXPECT_EQ(std::system(command.c_str()), 0) << command;
+        }
+    }
 
     const fs::path folder_ = fs::path(testing::TempDir()) / ("names_test_" + std::to_string(::getpid()));
     std::set<std::string> macros_;
@@ -99,7 +172,6 @@ TEST_F(Names, AreNoMacros) {
     for (const char* name : {"B", "W", "W1", "WQ", "A_log", "x", "gamma"}) EXPECT_EQ(identifier(name), name);
 }
 
-// A sum of products with parameters of all these names, and its gradients: kernels, layouts, arguments.
 TEST_F(Names, OfAllKindsCompile) {
     std::set<std::string> names = {
         // keywords of C++ and of CUDA
@@ -131,59 +203,20 @@ TEST_F(Names, OfAllKindsCompile) {
     }
     names.insert({"BUFSIZ", "EOF", "INT_MAX", "M_E", "M_PI", "RAND_MAX", "SYS_read"});
 
-    std::string arguments = "%features: f32[4,6,8] input \"features\" {batched}", ops;
-    std::string sum = "%features";
-    k = 0;
-    for (const std::string& name : names) {
-        const std::string number = std::to_string(k++);
-        arguments += ",\n  %p" + number + ": f32[8] parameter \"" + name + "\"";
-        ops += "  %m" + number + " = mul(%features, %p" + number + ") : f32[4,6,8]\n";
-        ops += "  %s" + number + " = add(" + sum + ", %m" + number + ") : f32[4,6,8]\n";
-        sum = "%s" + number;
-    }
-    const std::string text = "module \"m\" values\nfunc @main(" + arguments + ") -> (%loss \"loss\") {\n" + ops +
-                             "  %square = mul(" + sum + ", " + sum + ") : f32[4,6,8]\n" +
-                             "  %loss = reduce_mean(%square) {axes = [0, 1, 2], keep_dims = false} : f32[]\n}\n";
-    CompileOptions options, naive;
-    naive.executors = {"reference"};
-    const auto planned = [&](const CompileOptions& o) {
-        Module module = parse_module(text);
-        verify(module);
-        std::vector<PassRun> runs;
-        return run_passes(std::move(module), pipeline(o), runs);
-    };
-    EmitOptions emit;
-    emit.compile = options;
-    const Module module = planned(options);
-    std::string sizes;
-    for (const OutputFile& file : print_program(module, planned(naive), emit)) {
-        const bool kernels = file.path == "kernels_cpu.cpp";
-        if (!kernels && file.path != "model.cpp" &&
-            (!file.path.ends_with(".h") || file.path.find('/') != std::string::npos))
-            continue;
-        if (file.path == "sizes.h") sizes = file.text;
-        std::ofstream(folder_ / file.path) << file.text;
-    }
-    // Kernels may use the sizes: each is asked for all of them.
-    std::string checks, kernels = read(folder_ / "kernels_cpu.cpp");
-    std::istringstream lines(sizes);
-    for (std::string line; std::getline(lines, line);) {
-        std::istringstream words(line);
-        std::string word, name, equals, value;
-        words >> word >> word >> word >> name >> equals >> value;
-        if (equals == "=") checks += "    static_assert(" + name + " == " + value.substr(0, value.find(';')) + ");\n";
-    }
-    EXPECT_NE(checks.find("static_assert(B == 4)"), std::string::npos) << sizes;
-    const std::string head = "Stream& stream) {\n";
-    for (std::size_t at = kernels.find(head); at != std::string::npos; at = kernels.find(head, at + head.size()))
-        kernels.insert(at + head.size(), checks);
-    std::ofstream(folder_ / "kernels_cpu.cpp") << kernels;
-    for (const char* file : {"model.cpp", "kernels_cpu.cpp"}) {
-        const std::string command = std::string(CXX_COMPILER) +
-                                    " -std=c++20 -fsyntax-only -fopenmp-simd -Wall -Wextra -Werror -I '" + runtime +
-                                    "' -I '" + folder_.string() + "' '" + (folder_ / file).string() + "'";
-        EXPECT_EQ(std::system(command.c_str()), 0) << command;
-    }
+    expect_compiles(names, Kind::parameter);
+}
+
+// Every word of such a program's own text, as the name of an input: what printers come to call something in time, too.
+TEST_F(Names, OfInputsMayBeAnyWordOfTheText) {
+    std::set<std::string> words;
+    static const std::regex word("[A-Za-z_][A-Za-z_0-9]*");
+    for (const OutputFile& file : program({"x", "y"}, Kind::input))
+        if (is_own(file))
+            for (std::sregex_iterator at(file.text.begin(), file.text.end(), word); at != std::sregex_iterator(); ++at)
+                words.insert(at->str());
+    EXPECT_TRUE(words.contains("mode") && words.contains("stream") && words.contains("arenas_"));
+    for (const char* name : {"features", "weight"}) words.erase(name);  // it has these already
+    expect_compiles(words, Kind::input);
 }
 
 }  // namespace names_test

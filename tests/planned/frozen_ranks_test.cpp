@@ -80,7 +80,7 @@ std::vector<Case> all_cases() {
             for (const char* reshard : {"never", "always"})
                 if (part.name == "all_but_the_adapters") out.push_back({part, {1, 3}, dtype, reshard});
         }
-    // Under sanitizers each part, and each kind of ranks in each type.
+    // At least each part, and each kind of ranks in each type.
     return all_or_covering(out, [](const Case& c) {
         const std::string mesh = std::to_string(c.mesh.replicas) + "x" + std::to_string(c.mesh.shards);
         return Facets{c.part.name, mesh + " " + c.reshard + " " + c.dtype};

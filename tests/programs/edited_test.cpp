@@ -24,7 +24,7 @@ void expect_failure(const Outcome& outcome, const std::string& verdict) {
 
 TEST(EditedProgram, ItsTestsSayWhichJudgementFailed) {
     const GeneratedProgram program("llama1_edited", "llama1", "noopt.logits", "", "train", 1, Cpu::native,
-                                   Compiled::quickly);
+                                   Compiled::lightly);
     ASSERT_TRUE(program.built()) << program.failure();
     const fs::path schedule = program.file("out/model.cpp"), kernels = program.file("out/kernels_cpu.cpp");
     const std::string text = read_file(schedule);
@@ -107,7 +107,7 @@ TEST(EditedProgram, ItsTestsSayWhichJudgementFailed) {
 
 // The loss of a model that stops gradients moves by more than its gradients say: differences judge nothing.
 TEST(EditedProgram, ThatStopsGradientsIsJudgedByItsReferenceAlone) {
-    const GeneratedProgram program("byol_edited", "byol", "noopt.loss", "", "train", 1, Cpu::native, Compiled::quickly);
+    const GeneratedProgram program("byol_edited", "byol", "noopt.loss", "", "train", 1, Cpu::native, Compiled::lightly);
     ASSERT_TRUE(program.built()) << program.failure();
     const Outcome whole = program.own_tests("-DREFERENCE=ON");
     EXPECT_EQ(whole.status, 0) << whole.out << whole.err;
@@ -130,7 +130,7 @@ TEST(EditedProgram, ThatStopsGradientsIsJudgedByItsReferenceAlone) {
 // A table with a row that pads: differences leave the row as it is, and judge all else.
 TEST(EditedProgram, DifferencesHoldRowsThatPad) {
     const GeneratedProgram program("padded_edited", "padded", "noopt.loss", "", "train", 1, Cpu::native,
-                                   Compiled::quickly);
+                                   Compiled::lightly);
     ASSERT_TRUE(program.built()) << program.failure();
     const Outcome whole = program.own_tests("-DREFERENCE=OFF");
     EXPECT_EQ(whole.status, 0) << whole.out << whole.err;

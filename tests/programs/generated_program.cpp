@@ -143,7 +143,8 @@ std::string GeneratedProgram::configure(const std::string& options) const {
         build_, ranks_ == 1 ? "none" : "mpi", runtime_, PROGRAM_FLAGS,
         // Not of what CMake compiles to see whether the compiler works.
         compiled_ == Compiled::quickly ? "-DCMAKE_CXX_FLAGS_RELEASE='" QUICK_FLAGS " -include " PROGRAM_HEADERS "' "
-                                       : "",
+        : compiled_ == Compiled::lightly && !full_form ? "-DCMAKE_CXX_FLAGS_RELEASE='" QUICK_FLAGS "' "
+                                                       : "",
         whole_ ? "ON" : "OFF", options);
 }
 

@@ -24,8 +24,9 @@ inline void PrintTo(Cpu cpu, std::ostream* out) {
 }
 
 // How long a program takes to compile, and how quick it is. `quickly`: as one file, with headers that were compiled
-// before and few optimisations; for lists of small programs.
-enum class Compiled : std::uint8_t { as_usual, quickly };
+// before and few optimisations; for lists of small programs. `lightly`: with few optimisations alone, but in the long
+// run; for what is said of a program, not of its numbers.
+enum class Compiled : std::uint8_t { as_usual, lightly, quickly };
 
 class GeneratedProgram {
   public:

@@ -51,7 +51,7 @@ class OwnTests : public testing::TestWithParam<Own> {};
 TEST_P(OwnTests, Pass) {
     const Own& own = GetParam();
     if (!runs(own.cpu)) GTEST_SKIP() << "this CPU runs no program for " << name_of(own.cpu);
-    const GeneratedProgram program(own.name, own.model, own.graph, own.options, "train", 1, own.cpu);
+    const GeneratedProgram program(own.name, own.model, own.graph, own.options, "train", 1, own.cpu, Compiled::lightly);
     ASSERT_TRUE(program.built()) << program.failure();
     const Outcome outcome = program.own_tests("", own.cpu == Cpu::native ? "" : "OMP_NUM_THREADS=3");
     EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
@@ -90,7 +90,8 @@ struct Line {
 class FirstLine : public testing::TestWithParam<Line> {};
 
 TEST_P(FirstLine, NamesWhoseProductsTheProgramHas) {
-    const GeneratedProgram program(GetParam().name, GetParam().model, GetParam().graph, GetParam().options);
+    const GeneratedProgram program(GetParam().name, GetParam().model, GetParam().graph, GetParam().options, "train", 1,
+                                   Cpu::native, Compiled::lightly);
     ASSERT_TRUE(program.built()) << program.failure();
     const Outcome outcome =
         shell(program.folder(), "out/build/train --threads 2 --feed feed.safetensors --steps 2 --profile");

@@ -240,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(Programs, Ranks,
 // The tests that a program brings along: its ranks against its reference program, which is one rank.
 TEST(RanksOwnTests, Pass) {
     const GeneratedProgram program("fsdp2_llama_ranks", "llama2", "dyn.logits", "--batch 1 --seq 8 --fsdp 2", "train",
-                                   2);
+                                   2, Cpu::native, Compiled::lightly);
     ASSERT_TRUE(program.built()) << program.failure();
     const Outcome outcome = program.own_tests();
     EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;

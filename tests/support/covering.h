@@ -44,10 +44,10 @@ std::vector<Case> covering(const std::vector<Case>& cases, const FacetsOf& facet
     return out;
 }
 
-// All cases; under sanitizers, which look for what any case of a facet shows, a list that has each facet.
+// All cases in the long form; else, and under sanitizers, a list that has each facet.
 template <typename Case, typename FacetsOf>
 std::vector<Case> all_or_covering(const std::vector<Case>& cases, const FacetsOf& facets_of) {
-    return short_form ? covering(cases, facets_of) : cases;
+    return full_form ? cases : covering(cases, facets_of);
 }
 
 }  // namespace thunderc
