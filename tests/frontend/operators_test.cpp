@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <random>
 
 #include "compiler/interpreter/evaluate.h"
@@ -221,17 +222,23 @@ TEST(BatchNormalization, TakesTheStatisticsThatItIsGiven) {
     }
 }
 
-// What one operator on the first numbers of an input gives: numbers 1, 2, 3 … for each argument.
-std::vector<Tensor> given_by(const std::string& text) {
+Module imported_text(const std::string& text, int opset = 22) {
     onnx::ModelProto model;
-    const auto status =
-        onnx::OnnxParser::Parse(model, ("<ir_version: 10, opset_import: [\"\" : 22]> g " + text).c_str());
+    const std::string versions = "<ir_version: 10, opset_import: [\"\" : " + std::to_string(opset) + ", \"f\" : 1]> g ";
+    const auto status = onnx::OnnxParser::Parse(model, (versions + text).c_str());
     EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
     const std::filesystem::path path =
         std::filesystem::temp_directory_path() / ("thunderc-given-" + std::to_string(::getpid()) + ".onnx");
     std::ofstream(path, std::ios::binary) << model.SerializeAsString();
-    const Module module = import_model(path, CompileOptions());
+    Module module = import_model(path, CompileOptions());
     std::filesystem::remove(path);
+    verify(module);
+    return module;
+}
+
+// What operators on the first numbers of an input give: numbers 1, 2, 3 … for each argument.
+std::vector<Tensor> given_by(const std::string& text, int opset = 22) {
+    const Module module = imported_text(text, opset);
     std::vector<Tensor> arguments;
     for (Value argument : module.main().arguments) {
         Tensor& t = arguments.emplace_back(module.main().type(argument));
@@ -259,6 +266,49 @@ TEST(Scans, GoAlongTheirAxesInTheirDirections) {
     // s = 1, 2; columns of x from the last one on: 3, 6; 2, 5; 1, 4. The last sum stands first.
     EXPECT_EQ(results.at(0).f, (std::vector<double>{7, 17}));
     EXPECT_EQ(results.at(1).f, (std::vector<double>{7, 6, 4, 17, 13, 8}));
+}
+
+// A parameter that stands in the body of a loop is one for all steps, and for all calls of a function.
+TEST(Bodies, HaveTheirInitializersAsArguments) {
+    const std::string steps =
+        "n = Constant<value_int = 3>() s3 = Loop<body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t) "
+        "<float[2] weight = {5, 7}, float one = {1}, int64[1] shape = {2}> { d = Identity(c) r = Reshape(s, shape) p = "
+        "Mul(r, one) t = Mul(p, weight) }>(n, , s0) }";
+    const std::string twice =
+        "(float[2] x) => (float[2] y) { a = f.cell(x) y = f.cell(a) } <domain: \"f\", opset_import: [\"\" : 22]> cell "
+        "(s0) => (s3) { " +
+        steps;
+    const std::string once = "(float[2] s0) => (float[2] s3) { " + steps;
+    for (const std::string& text : {once, twice}) {
+        const Module module = imported_text(text);
+        ASSERT_EQ(module.main().arguments.size(), 2u) << text;
+        const ArgInfo& info = module.main().argument_info[1];
+        EXPECT_EQ(info.names.front(), "weight");
+        EXPECT_EQ(info.kind, ArgInfo::Kind::value);  // as one of the graph itself of that name
+        const std::vector<std::byte> stored = info.sources.front()->read();
+        ASSERT_EQ(stored.size(), 8u);
+        float numbers[2];
+        std::memcpy(numbers, stored.data(), 8);
+        EXPECT_EQ(numbers[0], 5);
+        EXPECT_EQ(numbers[1], 7);
+    }
+    // 1, 2 times the cube of 1, 2; and times its square.
+    EXPECT_EQ(given_by(once).at(0).f, (std::vector<double>{1, 16}));
+    EXPECT_EQ(given_by(twice).at(0).f, (std::vector<double>{1, 128}));
+}
+
+// An attribute of a function, in a body within the function: of the call, and else the function's own.
+TEST(Bodies, SeeTheAttributesOfTheirFunction) {
+    const std::string function =
+        " <domain: \"f\", opset_import: [\"\" : 22]> cell <slope: float = 0.25> (s0) => (s2) { n = Constant<value_int "
+        "= "
+        "2>() s2 = Loop<body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t) { d = Identity(c) t = "
+        "LeakyRelu<alpha: float = @slope>(s) }>(n, , s0) }";
+    const auto given = [&](const std::string& call) {
+        return given_by("(float[2] x) => (float[2] y) { m = Neg(x) y = f.cell" + call + "(m) }" + function).at(0).f;
+    };
+    EXPECT_EQ(given("<slope = 0.5>"), (std::vector<double>{-0.25, -0.5}));
+    EXPECT_EQ(given(""), (std::vector<double>{-0.0625, -0.125}));
 }
 
 // The mean over classes is recognised through the logarithm of a softmax, too.

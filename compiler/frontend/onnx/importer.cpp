@@ -318,41 +318,55 @@ TracedInput Importer::says_exporter(const onnx::TensorProto& tensor) const {
     return restored_.constants.contains(tensor.name()) ? TracedInput::constant : TracedInput::unknown;
 }
 
+// The call of the traced program that the exporter evaluated an initializer of, where it says of it nothing else.
+const std::string* Importer::evaluated_call(const onnx::TensorProto& initializer) const {
+    const auto evaluated = restored_.evaluated.find(initializer.name());
+    return evaluated == restored_.evaluated.end() || says_exporter(initializer) != TracedInput::unknown
+               ? nullptr
+               : &evaluated->second;
+}
+
+// Numbers without a name of their own (an epsilon) and integers are constants.
+bool Importer::is_argument(const onnx::TensorProto& initializer) const {
+    const Type type = reader_.type(initializer);
+    if (!is_float(type.dtype) || type.elements() == 0) return false;
+    const TracedInput says = says_exporter(initializer);
+    if (type.elements() > 1 || says == TracedInput::parameter || evaluated_call(initializer) != nullptr ||
+        restored_.standing_in.contains(initializer.name()))
+        return true;
+    return says != TracedInput::constant && !is_number_of_code(initializer.name(), torchscript_);
+}
+
 // A float initializer is an argument until `lift_parameters` has decided. What the exporter says of it is kept as the
 // kind: parameter and constant are certain, value is not; what was evaluated, of parameters perhaps, has the call as
-// its note. Numbers without a name of their own (an epsilon) and integers are constants.
-void Importer::import_initializers(const onnx::GraphProto& graph) {
-    const bool torchscript = is_torchscript(*model_, traced_);
-    for (const auto& tensor : graph.initializer()) {
-        const Type type = reader_.type(tensor);
-        Binding binding;
-        binding.narrow = narrow_type(tensor.data_type());
-        const TracedInput says = is_float(type.dtype) ? says_exporter(tensor) : TracedInput::unknown;
-        const auto evaluated = restored_.evaluated.find(tensor.name());
-        const bool computed = says == TracedInput::unknown && evaluated != restored_.evaluated.end();
-        const bool single = type.elements() <= 1 && says != TracedInput::parameter && !computed &&
-                            !restored_.standing_in.contains(tensor.name());
-        if (!is_float(type.dtype) || type.elements() == 0 ||
-            (single && (says == TracedInput::constant || is_number_of_code(tensor.name(), torchscript)))) {
-            binding.proto = &tensor;
-            bind(tensor.name(), std::move(binding));
-            continue;
-        }
-        dtype(tensor.data_type(), "the initializer " + tensor.name());
-        ArgInfo info;
-        info.kind = says == TracedInput::parameter  ? ArgInfo::Kind::parameter
-                    : says == TracedInput::constant ? ArgInfo::Kind::constant
-                                                    : ArgInfo::Kind::value;
-        if (computed) {
-            info.note = evaluated->second;
-            if (type.elements() <= 1 || restored_.all_there()) info.kind = ArgInfo::Kind::constant;
-        }
-        info.names = {tensor.name()};
-        info.sources = {reader_.source(tensor)};
-        if (type.elements() <= shape_like) binding.proto = &tensor;  // an operator may need to know its numbers
-        binding.value = module_.main().add_argument(type, value_name(tensor.name()), std::move(info));
-        bind(tensor.name(), std::move(binding));
+// its note.
+Binding Importer::initializer(const onnx::TensorProto& tensor) {
+    const Type type = reader_.type(tensor);
+    Binding binding;
+    binding.narrow = narrow_type(tensor.data_type());
+    const bool argument = is_argument(tensor);
+    if (!argument || type.elements() <= shape_like)
+        binding.proto = &tensor;  // an operator may need to know its numbers
+    if (!argument) return binding;
+    dtype(tensor.data_type(), "the initializer " + tensor.name());
+    const TracedInput says = says_exporter(tensor);
+    ArgInfo info;
+    info.kind = says == TracedInput::parameter  ? ArgInfo::Kind::parameter
+                : says == TracedInput::constant ? ArgInfo::Kind::constant
+                                                : ArgInfo::Kind::value;
+    if (const std::string* call = evaluated_call(tensor)) {
+        info.note = *call;
+        if (type.elements() <= 1 || restored_.all_there()) info.kind = ArgInfo::Kind::constant;
     }
+    info.names = {tensor.name()};
+    info.sources = {reader_.source(tensor)};
+    binding.value = module_.main().add_argument(type, value_name(tensor.name()), std::move(info));
+    return binding;
+}
+
+void Importer::import_initializers(const onnx::GraphProto& graph) {
+    torchscript_ = is_torchscript(*model_, traced_);
+    for (const auto& tensor : graph.initializer()) bind(tensor.name(), initializer(tensor));
 }
 
 void Importer::import_outputs() {
@@ -469,6 +483,8 @@ void Importer::import_node(const onnx::NodeProto& node) {
 void Importer::fold_small_outputs(const onnx::NodeProto& node, std::size_t first_op, std::size_t first_value) {
     Function& main = module_.main();
     if (main.ops.size() == first_op) return;
+    // A graph within it has an argument, which stays.
+    if (!main.arguments.empty() && main.arguments.back().index >= first_value) return;
     std::vector<std::pair<std::string, std::shared_ptr<const Tensor>>> folded;
     for (const auto& name : node.output()) {
         if (name.empty()) continue;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -116,6 +117,10 @@ class Importer {
     void import_inputs();
     TracedInput says_exporter(const onnx::TensorProto& tensor) const;
     void import_initializers(const onnx::GraphProto& graph);
+    const std::string* evaluated_call(const onnx::TensorProto& initializer) const;
+    bool is_argument(const onnx::TensorProto& initializer) const;
+    Binding initializer(const onnx::TensorProto& tensor);
+    Binding inner_initializer(const onnx::TensorProto& tensor);
     void import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes);
     void import_node(const onnx::NodeProto& node);
     onnx::NodeProto with_stops(const onnx::NodeProto& node, const std::vector<int>& inputs);
@@ -154,6 +159,13 @@ class Importer {
     TracedProgram traced_{model_->graph()};
     TiedParameters tied_;
     RestoredParameters restored_;
+    bool torchscript_ = false;  // whether that exporter made the graph
+    // Initializers of graphs within the graph that are arguments, by name.
+    struct InnerInitializer {
+        const onnx::TensorProto* tensor;
+        Binding binding;
+    };
+    std::map<std::string, InnerInitializer> inner_initializers_;
     std::set<std::string> said_merged_;   // values of the traced program
     std::optional<GradientStops> stops_;  // of the graph as it is imported
     bool warned_f32_ = false;
@@ -187,13 +199,15 @@ class Node {
     std::optional<std::vector<std::int64_t>> known_integers(std::size_t i);
     std::optional<Tensor> known(std::size_t i);  // a small constant
     std::int32_t narrow(std::size_t i) const;    // as in Binding; 0 where absent
-    void refuse_integers();                      // where ONNX takes them and the op that it becomes does not
+    void take_floats_only();                     // where ONNX takes others and the op that it becomes does not
 
     // ---- attributes ----
     const onnx::AttributeProto* attribute(std::string_view name) const;
     std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
     double number(std::string_view name, double otherwise) const;
     std::string string(std::string_view name, const std::string& otherwise) const;
+    // A string that is one of these, or it fails; the first one where the node does not say.
+    std::string one_of(std::string_view name, std::initializer_list<std::string_view> values) const;
     std::optional<std::vector<std::int64_t>> integers(std::string_view name) const;
     std::int64_t axis(std::int64_t axis, std::int64_t rank) const;  // normalised, or it fails
 

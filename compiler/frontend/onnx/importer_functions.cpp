@@ -2,11 +2,11 @@
 // Nodes within nodes: functions of the model, bodies that ONNX's schema has for an operator, and branches.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "compiler/frontend/onnx/check_model.h"
 #include "compiler/frontend/onnx/importer.h"
-#include "compiler/frontend/onnx/narrow_integers.h"
 #include "compiler/support/error.h"
 
 namespace thunderc::onnx_frontend {
@@ -14,6 +14,46 @@ namespace {
 
 // Bodies of functions within functions; ONNX forbids recursion, so more is a damaged file.
 constexpr int deepest_function = 32;
+
+const onnx::AttributeProto* attribute_named(const google::protobuf::RepeatedPtrField<onnx::AttributeProto>& attributes,
+                                            const std::string& name) {
+    for (const auto& attribute : attributes)
+        if (attribute.name() == name) return &attribute;
+    return nullptr;
+}
+
+// References to the function's attributes take the call's value, or the function's default, in graphs within the node
+// as well; without either the attribute is absent.
+void resolve_references(onnx::NodeProto& node, const onnx::FunctionProto& function, const onnx::NodeProto& call) {
+    const auto within = [&](onnx::GraphProto& graph) {
+        for (auto& inner : *graph.mutable_node()) resolve_references(inner, function, call);
+    };
+    auto& attributes = *node.mutable_attribute();
+    for (int k = attributes.size() - 1; k >= 0; --k) {
+        onnx::AttributeProto& attribute = attributes[k];
+        if (attribute.ref_attr_name().empty()) {
+            if (attribute.has_g()) within(*attribute.mutable_g());
+            for (auto& graph : *attribute.mutable_graphs()) within(graph);
+            continue;
+        }
+        const std::string own = attribute.name(), wanted = attribute.ref_attr_name();
+        const onnx::AttributeProto* actual = attribute_named(call.attribute(), wanted);
+        if (actual == nullptr) actual = attribute_named(function.attribute_proto(), wanted);
+        if (actual == nullptr) {
+            attributes.DeleteSubrange(k, 1);
+            continue;
+        }
+        attribute = onnx::AttributeProto(*actual);
+        attribute.set_name(own);
+    }
+}
+
+bool same_tensor(const onnx::TensorProto& a, const onnx::TensorProto& b) {
+    if (a.raw_data().empty()) return a.SerializeAsString() == b.SerializeAsString();
+    return a.data_type() == b.data_type() &&
+           std::equal(a.dims().begin(), a.dims().end(), b.dims().begin(), b.dims().end()) &&
+           a.raw_data() == b.raw_data();
+}
 
 }  // namespace
 
@@ -69,25 +109,7 @@ void Importer::import_function(const onnx::FunctionProto& function, const onnx::
     ++depth_;
     for (const auto& original : function.node()) {
         onnx::NodeProto resolved = original;
-        // References to the function's attributes take the call's value, or the function's default.
-        auto& attributes = *resolved.mutable_attribute();
-        for (int k = attributes.size() - 1; k >= 0; --k) {
-            const std::string wanted = attributes[k].ref_attr_name();
-            if (wanted.empty()) continue;
-            const std::string own = attributes[k].name();
-            const onnx::AttributeProto* actual = nullptr;
-            for (const auto& given : node.attribute())
-                if (given.name() == wanted) actual = &given;
-            for (const auto& fallback : function.attribute_proto())
-                if (actual == nullptr && fallback.name() == wanted) actual = &fallback;
-            if (actual == nullptr) {
-                attributes.DeleteSubrange(k, 1);
-                continue;
-            }
-            const onnx::AttributeProto copy = *actual;
-            attributes[k] = copy;
-            attributes[k].set_name(own);
-        }
+        resolve_references(resolved, function, node);
         import_node(resolved);
     }
     --depth_;
@@ -115,19 +137,38 @@ std::vector<Binding> Importer::import_subgraph(const onnx::GraphProto& graph, st
     Names* before = std::exchange(names_, &inner);
     for (const auto& tensor : graph.initializer()) {
         check_tensor(tensor);
-        Binding binding;
-        binding.proto = &tensor;
-        binding.narrow = narrow_type(tensor.data_type());
-        bind(tensor.name(), std::move(binding));
+        bind(tensor.name(), inner_initializer(tensor));
     }
     import_nodes(graph.node());
     std::vector<Binding> outputs;
     for (const auto& output : graph.output()) {
         value(output.name());
         outputs.push_back(*find(output.name()));
+        outputs.back().proto = nullptr;  // of a copy of the node, perhaps: what is known of it is read
     }
     names_ = before;
     return outputs;
+}
+
+// An initializer of a branch or of a loop's body. Where one of the graph itself would be an argument it is one, once
+// for all steps: what is trained has one value in all of them.
+Binding Importer::inner_initializer(const onnx::TensorProto& tensor) {
+    if (!is_argument(tensor)) return initializer(tensor);
+    const std::string& name = tensor.name();
+    const auto known = inner_initializers_.find(name);
+    if (known != inner_initializers_.end() && same_tensor(*known->second.tensor, tensor)) return known->second.binding;
+    const std::vector<ArgInfo>& arguments = module_.main().argument_info;
+    if (std::any_of(arguments.begin(), arguments.end(), [&](const ArgInfo& a) { return a.names.front() == name; })) {
+        Diagnostic d;
+        d.message =
+            fmt::format("{} is an initializer of a graph within the graph, and another tensor is called so", name);
+        d.help = "give each tensor of the model a name of its own";
+        throw UserError(std::move(d));
+    }
+    // The node that it stands in may be a copy, of which nothing stays.
+    onnx::TensorProto& kept = *model_->mutable_graph()->add_initializer();
+    kept = tensor;
+    return inner_initializers_.emplace(name, InnerInitializer{&kept, initializer(kept)}).first->second.binding;
 }
 
 }  // namespace thunderc::onnx_frontend

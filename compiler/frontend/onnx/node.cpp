@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the importer of one operator sees of its node.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -71,8 +73,14 @@ std::int64_t Node::integer(std::size_t i, std::string_view what) {
 }
 
 const onnx::AttributeProto* Node::attribute(std::string_view name) const {
-    for (const auto& attribute : proto_.attribute())
-        if (attribute.name() == name) return &attribute;
+    for (const auto& attribute : proto_.attribute()) {
+        if (attribute.name() != name) continue;
+        if (!attribute.ref_attr_name().empty())
+            fail(fmt::format("the {} of {} is that of a function, {}, and stands in none", name, proto_.op_type(),
+                             attribute.ref_attr_name()),
+                 "the graph is damaged: export the model again");
+        return &attribute;
+    }
     return nullptr;
 }
 
@@ -95,6 +103,14 @@ std::string Node::string(std::string_view name, const std::string& otherwise) co
     return found == nullptr ? otherwise : found->s();
 }
 
+std::string Node::one_of(std::string_view name, std::initializer_list<std::string_view> values) const {
+    const std::string value = string(name, std::string(*values.begin()));
+    if (std::find(values.begin(), values.end(), value) == values.end())
+        fail(fmt::format("{} has no {} \"{}\"", proto_.op_type(), name, value),
+             "give it one of those that ONNX defines", fmt::format("{}", fmt::join(values, ", ")), value);
+    return value;
+}
+
 std::optional<std::vector<std::int64_t>> Node::integers(std::string_view name) const {
     const auto* found = attribute(name);
     if (found == nullptr) return std::nullopt;
@@ -109,10 +125,11 @@ std::int64_t Node::axis(std::int64_t axis, std::int64_t rank) const {
     return *normal;
 }
 
-void Node::refuse_integers() {
+void Node::take_floats_only() {
     const Type of = type(0);
-    if (is_float(of.dtype) || of.dtype == DType::boolean) return;
-    fail(fmt::format("{} of integers is not supported", proto_.op_type()),
+    if (is_float(of.dtype)) return;
+    fail(fmt::format("{} of {} is not supported", proto_.op_type(),
+                     of.dtype == DType::boolean ? "booleans" : "integers"),
          "cast its inputs to float32 in the model, and its result back", {}, to_string(of));
 }
 

@@ -318,7 +318,7 @@ void bit_cast(Node& n) {
 
 // numpy's matmul: vectors are matrices of one row or column, which goes again.
 void mat_mul(Node& n) {
-    n.refuse_integers();
+    n.take_floats_only();
     Value a = n.input(0);
     Value b = n.input(1);
     Dims dims_a = n.type(0).dims;
@@ -340,7 +340,7 @@ void mat_mul(Node& n) {
 
 // alpha op(A) op(B) + beta C
 void gemm(Node& n) {
-    n.refuse_integers();
+    n.take_floats_only();
     for (std::size_t i = 0; i < 2; ++i)
         if (n.type(i).rank() != 2) n.fail("Gemm takes matrices", {}, {}, to_string(n.type(i)));
     Value v = n.b().op("matmul", {n.input(0), n.input(1)},

@@ -120,7 +120,7 @@ void instance_normalization(Node& n) {
 // x by the sum of |x|, or the root of that of squares; where that is 0, so is the result.
 void lp_normalization(Node& n) {
     Builder& b = n.b();
-    n.refuse_integers();
+    n.take_floats_only();
     const std::int64_t axis = n.axis(n.integer("axis", -1), n.type(0).rank());
     const std::int64_t p = n.integer("p", 2);
     if (p != 1 && p != 2) n.fail(fmt::format("LpNormalization with a norm of order {}", p), {}, "1 or 2");
@@ -135,7 +135,7 @@ void lp_normalization(Node& n) {
 // x (bias + alpha / size Σ x²)^-beta over the `size` channels around each.
 void local_response_normalization(Node& n) {
     Builder& b = n.b();
-    n.refuse_integers();
+    n.take_floats_only();
     const Type type = n.type(0);
     const std::int64_t size = n.integer("size", 0);
     if (type.rank() < 2 || size < 1 || size > 1 << 10)

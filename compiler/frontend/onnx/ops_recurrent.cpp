@@ -62,7 +62,7 @@ class Recurrent {
     std::size_t functions() const { return op_ == "LSTM" ? 3 : op_ == "GRU" ? 2 : 1; }
 
     void check() {
-        n_.refuse_integers();
+        n_.take_floats_only();
         by_time_ = n_.integer("layout", 0) == 0;
         direction_ = n_.string("direction", "forward");
         clip_ = n_.number("clip", 0);

@@ -46,7 +46,7 @@ void reduce(Node& n, bool operand) {
     const std::optional<Dims> axes = axes_of(n, operand);
     Value v = n.input(0);
     const std::string& op = n.proto().op_type();
-    if (op == "ReduceMean" || op == "ReduceL2" || op == "ReduceLogSum") n.refuse_integers();
+    if (op == "ReduceMean" || op == "ReduceL2" || op == "ReduceLogSum") n.take_floats_only();
     if (op == "ReduceSumSquare" || op == "ReduceL2") v = n.b().mul(v, v);
     if (op == "ReduceL1") v = n.b().op("abs", {v});
     const bool logical = n.type(0).dtype == DType::boolean;  // of ReduceMax and ReduceMin
@@ -76,7 +76,7 @@ void reduce_by_operand(Node& n) {
 }
 
 void log_sum_exp(Node& n, bool operand) {
-    n.refuse_integers();
+    n.take_floats_only();
     const std::optional<Dims> axes = axes_of(n, operand);
     Value x = n.input(0);
     if (!axes || axes->empty()) return n.output(0, x);

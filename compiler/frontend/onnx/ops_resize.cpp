@@ -159,7 +159,7 @@ Form form_of(Node& n) {
     if (!ways.contains(form.coordinates) || !roundings.contains(form.nearest))
         n.fail("Resize with these coordinates is not supported", {}, {},
                fmt::format("{}, {}", form.coordinates, form.nearest));
-    if (form.mode != "nearest") n.refuse_integers();
+    if (form.mode != "nearest") n.take_floats_only();
     return form;
 }
 

@@ -61,7 +61,7 @@ class GridSample {
 
   private:
     void check() {
-        n_.refuse_integers();
+        n_.take_floats_only();
         mode_ = n_.string("mode", "linear");
         padding_ = n_.string("padding_mode", "zeros");
         aligned_ = n_.integer("align_corners", 0) != 0;

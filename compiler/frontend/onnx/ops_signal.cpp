@@ -64,7 +64,7 @@ Value transformed(Node& n, Value x, const Spectrum& t) {
 }
 
 std::int64_t parts_of(Node& n) {
-    n.refuse_integers();
+    n.take_floats_only();
     const Type type = n.type(0);
     if (type.rank() < 2 || type.dims.back() < 1 || type.dims.back() > 2 || type.elements() == 0)
         n.fail(fmt::format("{} takes real numbers or complex ones, whose parts are the last dimension",

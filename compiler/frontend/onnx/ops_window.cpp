@@ -89,7 +89,7 @@ Tensor shares(const Window& w, std::size_t d, bool padding) {
 
 void average_pool(Node& n) {
     Builder& b = n.b();
-    n.refuse_integers();
+    n.take_floats_only();
     const Window w = pooling_window(n);
     Value v = sum_of_window(b, padded(b, n.input(0), w, 0), w);
     double share = 1;
@@ -128,7 +128,7 @@ std::int64_t exponent(Node& n) {
 
 void lp_pool(Node& n) {
     Builder& b = n.b();
-    n.refuse_integers();
+    n.take_floats_only();
     const std::int64_t p = exponent(n);
     const Window w = pooling_window(n);
     n.output(0, root_of(b, sum_of_window(b, padded(b, powered(b, n.input(0), p), w, 0), w), p));
@@ -137,7 +137,7 @@ void lp_pool(Node& n) {
 // Over all of the spatial dimensions, which stay as 1.
 void global_pool(Node& n) {
     Builder& b = n.b();
-    n.refuse_integers();
+    n.take_floats_only();
     const Type type = n.type(0);
     if (type.rank() < 3)
         n.fail(fmt::format("{} takes rows of channels of one dimension or more", n.proto().op_type()), {}, {},

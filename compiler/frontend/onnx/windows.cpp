@@ -163,7 +163,7 @@ struct Convolved {
 
 // `transposed`: the weight is (C, M / groups, size…), else (M, C / groups, size…).
 Convolved convolved(Node& n, bool transposed) {
-    n.refuse_integers();
+    n.take_floats_only();
     const Dims x = n.type(0).dims, w = n.type(1).dims;
     const std::int64_t groups = n.integer("group", 1);
     const bool ranks = x.size() >= 3 && w.size() == x.size() && groups > 0;
