@@ -65,6 +65,15 @@ TEST(NarrowIntegers, ALengthIsNone) {
               (Numbers{{600}, {144}}));
 }
 
+// A sequence is of what is put into it.
+TEST(NarrowIntegers, SequencesKeepTheirType) {
+    EXPECT_EQ(outputs("g (uint8[2] x) => (uint8[2] y, uint8[2] z) <int64 k = {0}> { "
+                      "s = SequenceConstruct(x, x) e = SequenceErase(s, k) a = SequenceAt(e, k) y = Add(a, a) "
+                      "q = SequenceEmpty <dtype = 2> () r = SequenceInsert(q, x) c = SequenceAt(r, k) z = Add(c, c) }",
+                      {200, 100}),
+              (Numbers{{144, 200}, {144, 200}}));
+}
+
 TEST(NarrowIntegers, ChoicesAreOfWhatIsChosen) {
     EXPECT_EQ(
         outputs(

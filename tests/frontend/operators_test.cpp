@@ -311,6 +311,39 @@ TEST(Bodies, SeeTheAttributesOfTheirFunction) {
     EXPECT_EQ(given(""), (std::vector<double>{-0.0625, -0.125}));
 }
 
+// A mask that is shorter than the keys hides those behind it, one of a single key all but the first.
+TEST(Attention, ShortMasksHideTheOtherKeys) {
+    const auto given = [](const std::string& mask) {
+        return given_by(
+                   "(float[1,1,2,2] q, float[1,1,3,2] k, float[1,1,3,2] v) => (float[1,1,2,2] y) { m = Constant<value "
+                   "= " +
+                       mask + ">() y = Attention(q, k, v, m) }",
+                   23)
+            .at(0)
+            .f;
+    };
+    // The second query is 3, 4; keys are 1, 2 and 3, 4 and 5, 6, and so are values.
+    const double first = 1 / (1 + std::exp((25 - 11) / std::sqrt(2.0)));
+    for (const std::string mask : {"bool[2,2] {1, 0, 1, 1}", "float[2,2] {0, -inf, 0, 0}"}) {
+        const std::vector<double> y = given(mask);
+        const double want[] = {1, 2, first * 1 + (1 - first) * 3, first * 2 + (1 - first) * 4};
+        for (std::size_t k = 0; k < 4; ++k) EXPECT_NEAR(y[k], want[k], 1e-12) << mask;  // in double on both sides
+    }
+    EXPECT_EQ(given("bool[2,1] {1, 1}"), (std::vector<double>{1, 2, 1, 2}));
+    EXPECT_EQ(given("float[1] {3}"), (std::vector<double>{1, 2, 1, 2}));
+}
+
+// Before opset 14 a batch norm in training mode has more outputs than one: names that are empty are none.
+TEST(BatchNormalization, HasNoStatisticsWhereTheyAreNotNamed) {
+    EXPECT_EQ(
+        given_by("(float[1,2,1] x, float[2] s, float[2] b, float[2] m, float[2] v) => (float[1,2,1] y) { y, , , , , = "
+                 "BatchNormalization <epsilon = 0.0> (x, s, b, m, v) }",
+                 13)
+            .at(0)
+            .f,
+        (std::vector<double>{1, 2}));
+}
+
 // The mean over classes is recognised through the logarithm of a softmax, too.
 TEST(ImportLosses, LossesOfClassesAreCrossEntropies) {
     const Module module = imported("frontend/nll.onnx");

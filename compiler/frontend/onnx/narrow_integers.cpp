@@ -35,6 +35,10 @@ std::int32_t narrow_type(std::int32_t data_type) {
     }
 }
 
+int bits_of(std::int32_t narrow, DType dtype) {
+    return narrow != 0 ? bits_of(narrow) : static_cast<int>(8 * size_of(dtype));
+}
+
 std::int64_t narrow_entries(std::int32_t narrow) {
     return is_signed(narrow) ? -1 : std::int64_t{1} << bits_of(narrow);
 }

@@ -305,14 +305,19 @@ void cast_like(Node& n) {
     cast_to(n, n.type(1).dtype, n.narrow(1));
 }
 
-// Between integers of as many bits, and of a type to itself, a cast does the same.
+// Between integers of as many bits a cast does the same. Of a floating point number it is not known of which type it is
+// in the model.
 void bit_cast(Node& n) {
     const auto to = static_cast<std::int32_t>(n.integer("to", 1));
     const DType dtype = n.importer().dtype(to, "the cast " + n.proto().name());
     const DType from = n.type(0).dtype;
-    if (is_float(from) ? from != dtype : is_float(dtype))
-        n.fail("BitCast between integers and floating point numbers is not supported",
+    if (is_float(from) || is_float(dtype))
+        n.fail("BitCast of floating point numbers, or to them, is not supported",
                "compute what it is used for by arithmetic in the model", {}, to_string(n.type(0)));
+    const int bits = bits_of(n.narrow(0), from), wanted = bits_of(narrow_type(to), dtype);
+    if (bits != wanted)
+        n.fail("BitCast between types of different sizes", "cast to a type of as many bits, or use Cast",
+               fmt::format("{} bits", bits), fmt::format("{} bits", wanted));
     cast_to(n, dtype, narrow_type(to));
 }
 

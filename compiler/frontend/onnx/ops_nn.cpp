@@ -20,7 +20,7 @@ void softmax(Node& n) {
 }
 
 void gelu(Node& n) {
-    n.output(0, n.b().op("gelu", {n.input(0)}, {{"approximate", n.string("approximate", "none")}}));
+    n.output(0, n.b().op("gelu", {n.input(0)}, {{"approximate", n.one_of("approximate", {"none", "tanh"})}}));
 }
 
 // Whether a weight of these dimensions, which broadcasts to `dims`, is one for all rows: it has no dimension before
@@ -80,7 +80,9 @@ void normalization(Node& n, std::string_view op) {
 void batch_normalization(Node& n) {
     Builder& b = n.b();
     // Before opset 14 outputs of statistics say it.
-    if (n.integer("training_mode", 0) != 0 || (n.opset() < 14 && n.outputs() > 1))
+    bool statistics = false;
+    for (std::size_t k = 1; k < n.outputs(); ++k) statistics = statistics || n.wants(k);
+    if (n.integer("training_mode", 0) != 0 || (n.opset() < 14 && statistics))
         n.fail("BatchNormalization in training mode is not supported",
                "call model.eval() before the export: a batch norm takes its running statistics then, which stay as "
                "they are");
@@ -214,6 +216,19 @@ Value softmax_or_nothing(Builder& b, Value scores) {
     return b.op("select", {nothing, zero, p});
 }
 
+// The mask of so many keys. Where it has fewer, those behind are masked, also behind a single one.
+Value attention_mask(Node& n, std::int64_t keys) {
+    Builder& b = n.b();
+    const Type type = n.type(3);
+    const Value mask = n.input(3);
+    if (type.rank() == 0 || type.dims.back() >= keys) return mask;
+    Dims behind = type.dims;
+    behind.back() = keys - type.dims.back();
+    const double hidden = type.dtype == DType::boolean ? 0 : -std::numeric_limits<double>::infinity();
+    const Value rest = b.splat(Type::tensor(type.dtype, behind), hidden);
+    return b.op("concat", {mask, rest}, {{"axis", type.rank() - 1}});
+}
+
 // softmax(softcap(scale Q Kᵀ) + mask) V on (batch, heads, length, width). Three-dimensional operands hold the heads
 // side by side.
 void attention(Node& n) {
@@ -251,7 +266,7 @@ void attention(Node& n) {
     if (const double cap = n.number("softcap", 0); cap > 0) scores = b.mul(b.op("tanh", {b.mul(scores, 1 / cap)}), cap);
     const double minus_infinity = -std::numeric_limits<double>::infinity();
     if (n.has(3)) {
-        Value mask = n.input(3);
+        Value mask = attention_mask(n, kd[2]);
         if (n.type(3).dtype == DType::boolean)
             mask = b.op("select", {mask, b.scalar(type.dtype, 0), b.scalar(type.dtype, minus_infinity)});
         scores = b.add(scores, b.cast(mask, type.dtype));
@@ -285,6 +300,10 @@ double label_smoothing(Node& n) {
         n.fail("the label smoothing of a cross entropy is not known, and the exporter dropped it",
                "compute the loss from log_softmax in the model", "a number from 0 to 1", text);
     return smoothing;
+}
+
+std::string loss_reduction(Node& n) {
+    return n.one_of("reduction", {"mean", "sum", "none"});
 }
 
 // What the losses of classes take: scores (N, C, d…) and labels (N, d…). Class weights and unreduced losses are left to
@@ -329,15 +348,12 @@ Value cross_entropy(Node& n, Value scores) {
         n.importer().report().done("label smoothing", n.proto().name(),
                                    fmt::format("{}, of the traced call: the exporter dropped it", smoothing));
     }
-    if (n.string("reduction", "mean") == "mean") loss = b.div(loss, b.op("cross_entropy_weight", {labels}, attributes));
+    if (loss_reduction(n) == "mean") loss = b.div(loss, b.op("cross_entropy_weight", {labels}, attributes));
     return b.cast(loss, type.dtype);
 }
 
 bool reduces_without_class_weights(Node& n) {
-    const std::string how = n.string("reduction", "mean");
-    if (how != "mean" && how != "sum" && how != "none")
-        n.fail(fmt::format("{} has no reduction {}", n.proto().op_type(), how), {}, "mean, sum or none", how);
-    return !n.has(2) && n.string("reduction", "mean") != "none";
+    return loss_reduction(n) != "none" && !n.has(2);
 }
 
 void softmax_cross_entropy(Node& n) {

@@ -64,12 +64,14 @@ class Recurrent {
     void check() {
         n_.take_floats_only();
         by_time_ = n_.integer("layout", 0) == 0;
-        direction_ = n_.string("direction", "forward");
+        direction_ = n_.one_of("direction", {"forward", "reverse", "bidirectional"});
         clip_ = n_.number("clip", 0);
+        if (n_.attribute("clip") != nullptr && clip_ <= 0)
+            n_.fail(fmt::format("{} with a clip of {}", op_, clip_), "leave the attribute out where nothing is clipped",
+                    "a positive number", fmt::format("{}", clip_));
         const Dims x = n_.type(0).dims, w = n_.type(1).dims, r = n_.type(2).dims;
-        const bool known = direction_ == "forward" || direction_ == "reverse" || direction_ == "bidirectional";
         directions_ = direction_ == "bidirectional" ? 2 : 1;
-        if (!known || x.size() != 3 || w.size() != 3 || r.size() != 3 || r[2] == 0 ||
+        if (x.size() != 3 || w.size() != 3 || r.size() != 3 || r[2] == 0 ||
             w != Dims{directions_, gates() * r[2], x[2]} || r != Dims{directions_, gates() * r[2], r[2]})
             n_.fail(fmt::format("the weights of {} do not fit its input", op_), {}, {},
                     fmt::format("{}, {}, {}, {}", to_string(n_.type(0)), to_string(n_.type(1)), to_string(n_.type(2)),
@@ -78,6 +80,9 @@ class Recurrent {
         batch_ = x[by_time_ ? 1 : 0];
         inputs_ = x[2];
         hidden_ = r[2];
+        if (const std::int64_t size = n_.integer("hidden_size", hidden_); size != hidden_)
+            n_.fail(fmt::format("the hidden_size of {} is not its weights'", op_), "export the model again",
+                    std::to_string(hidden_), std::to_string(size));
         if (steps_ < 1 || steps_ > most_steps)
             n_.fail(fmt::format("{} over {} steps is not supported", op_, steps_), "use shorter sequences",
                     fmt::format("1 to {}", most_steps));
@@ -92,21 +97,37 @@ class Recurrent {
             }
         if (activations_.size() != functions() * static_cast<std::size_t>(directions_))
             n_.fail(fmt::format("{} has not one activation for each of its functions", op_));
+        check_operand(3, {directions_, 2 * gates() * hidden_});
+        check_operand(4, {batch_});
+        const Dims state = by_time_ ? Dims{directions_, batch_, hidden_} : Dims{batch_, directions_, hidden_};
+        check_operand(5, state);
+        check_operand(6, state);
+        check_operand(7, {directions_, 3 * hidden_});
         if (n_.has(4)) {
-            const std::optional<std::vector<std::int64_t>> known_lengths = n_.known_integers(4);
-            const bool all = known_lengths && std::all_of(known_lengths->begin(), known_lengths->end(),
-                                                          [&](std::int64_t k) { return k == steps_; });
+            const std::optional<std::vector<std::int64_t>> known = n_.known_integers(4);
+            if (known)
+                for (const std::int64_t length : *known)
+                    if (length < 0 || length > steps_)
+                        n_.fail(fmt::format("a sequence of {} has the length {}, and there are {} steps", op_, length,
+                                            steps_),
+                                "give lengths from 0 to the number of steps");
+            const bool all =
+                known && std::all_of(known->begin(), known->end(), [&](std::int64_t k) { return k == steps_; });
             if (!all) lengths_ = b_.reshape(b_.cast(n_.input(4), DType::i64), {batch_, 1});
         }
     }
 
+    void check_operand(std::size_t i, const Dims& dims) {
+        constexpr const char* names[] = {"X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"};
+        if (n_.has(i) && n_.type(i).dims != dims)
+            n_.fail(fmt::format("the input {} of {} has another shape than its weights and its steps ask for", names[i],
+                                op_),
+                    {}, fmt::format("[{}]", to_string(dims)), to_string(n_.type(i)));
+    }
+
     // One direction's part of an operand, which has `dims` without it; none where the operand is absent.
     Value part(std::size_t i, std::int64_t d, const Dims& dims, std::int64_t axis = 0) {
-        if (!n_.has(i)) return {};
-        if (n_.type(i).elements() != element_count(dims) * directions_)
-            n_.fail(fmt::format("the operand {} of {} has another size than its weights ask for", i, op_), {},
-                    fmt::format("[{},{}]", directions_, to_string(dims)), to_string(n_.type(i)));
-        return b_.reshape(b_.slice(n_.input(i), axis, d, d + 1), dims);
+        return n_.has(i) ? b_.reshape(b_.slice(n_.input(i), axis, d, d + 1), dims) : Value{};
     }
 
     Direction weights(std::int64_t d) {

@@ -144,35 +144,40 @@ std::vector<double> known_numbers(Node& n, std::size_t i, const char* what) {
 
 Form form_of(Node& n) {
     Form form;
-    form.mode = n.string("mode", "nearest");
-    form.coordinates = n.string("coordinate_transformation_mode", "half_pixel");
-    form.nearest = n.string("nearest_mode", "round_prefer_floor");
+    form.mode = n.one_of("mode", {"nearest", "linear", "cubic"});
+    form.coordinates =
+        n.one_of("coordinate_transformation_mode", {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
+                                                    "align_corners", "asymmetric", "tf_crop_and_resize"});
+    form.nearest = n.one_of("nearest_mode", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"});
     form.antialias = n.integer("antialias", 0) != 0;
     form.exclude_outside = n.integer("exclude_outside", 0) != 0;
     form.cubic = n.number("cubic_coeff_a", -0.75);
     form.outside = n.number("extrapolation_value", 0);
-    const std::set<std::string> ways = {"half_pixel",    "half_pixel_symmetric", "pytorch_half_pixel",
-                                        "align_corners", "asymmetric",           "tf_crop_and_resize"};
-    const std::set<std::string> roundings = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
-    if (form.mode != "nearest" && form.mode != "linear" && form.mode != "cubic")
-        n.fail(fmt::format("Resize has no mode {}", form.mode), {}, "nearest, linear or cubic", form.mode);
-    if (!ways.contains(form.coordinates) || !roundings.contains(form.nearest))
-        n.fail("Resize with these coordinates is not supported", {}, {},
-               fmt::format("{}, {}", form.coordinates, form.nearest));
+    if (form.mode == "nearest" && form.antialias)
+        n.fail("Resize to the nearest element has no antialias", "leave it out, or choose the mode linear or cubic");
     if (form.mode != "nearest") n.take_floats_only();
     return form;
 }
 
 // The axes that change, with how long they get: by sizes, of which a policy may keep the ratio, or by scales.
-std::vector<Axis> axes_of(Node& n, const std::vector<std::int64_t>& axes) {
+std::vector<Axis> sizes_of(Node& n, const Form& form, const std::vector<std::int64_t>& axes) {
     const Dims dims = n.type(0).dims;
     const std::vector<double> scales = known_numbers(n, 2, "scales"), sizes = known_numbers(n, 3, "sizes");
     const std::vector<double> region = known_numbers(n, 1, "region");
     const std::vector<double>& given = sizes.empty() ? scales : sizes;
-    const bool whole = std::all_of(given.begin(), given.end(), [](double v) { return v > 0 && v < 0x1p31; });
-    if (given.size() != axes.size() || !whole)
-        n.fail("Resize has not one positive scale or size for each axis", {}, std::to_string(axes.size()),
+    if (!scales.empty() && !sizes.empty())
+        n.fail("Resize has both scales and sizes", "give one of the two: the other one follows");
+    if (given.size() != axes.size())
+        n.fail("Resize has not one scale or size for each axis", {}, std::to_string(axes.size()),
                std::to_string(given.size()));
+    for (const double v : given)
+        if (!(v > 0 && v < 0x1p31))
+            n.fail(fmt::format("Resize with the {} {}", sizes.empty() ? "scale" : "size", v),
+                   "choose a positive number that leaves a tensor of a size that there can be");
+    if (form.coordinates == "tf_crop_and_resize" && region.size() != 2 * axes.size())
+        n.fail("Resize of a region has not its two ends along each axis",
+               "give roi, or choose other coordinates than tf_crop_and_resize", std::to_string(2 * axes.size()),
+               std::to_string(region.size()));
     std::vector<Axis> out;
     for (std::size_t k = 0; k < axes.size(); ++k) {
         Axis a;
@@ -180,16 +185,14 @@ std::vector<Axis> axes_of(Node& n, const std::vector<std::int64_t>& axes) {
         if (a.in == 0) n.fail("Resize of a dimension without elements");
         a.scale = sizes.empty() ? scales[k] : sizes[k] / static_cast<double>(a.in);
         a.out = static_cast<std::int64_t>(sizes.empty() ? std::floor(scales[k] * static_cast<double>(a.in)) : sizes[k]);
-        if (region.size() == 2 * axes.size()) {
+        if (form.coordinates == "tf_crop_and_resize") {
             a.begin = region[k];
             a.end = region[k + axes.size()];
         }
         out.push_back(a);
     }
-    const std::string policy = n.string("keep_aspect_ratio_policy", "stretch");
+    const std::string policy = n.one_of("keep_aspect_ratio_policy", {"stretch", "not_larger", "not_smaller"});
     if (policy == "stretch" || sizes.empty()) return out;
-    if (policy != "not_larger" && policy != "not_smaller")
-        n.fail(fmt::format("Resize has no policy {}", policy), {}, "stretch, not_larger or not_smaller", policy);
     const auto by_scale = [](const Axis& x, const Axis& y) { return x.scale < y.scale; };
     const double scale = policy == "not_larger" ? std::min_element(out.begin(), out.end(), by_scale)->scale
                                                 : std::max_element(out.begin(), out.end(), by_scale)->scale;
@@ -220,14 +223,34 @@ void take_factors(Node& n, const Form& form, const std::vector<std::int64_t>& ax
     }
 }
 
+// Before anything is computed for each element along an axis.
+void check_size(Node& n, const Form& form, const std::vector<std::int64_t>& axes, const std::vector<Axis>& sizes) {
+    constexpr std::int64_t most = 1 << 24;
+    Dims dims = n.type(0).dims;
+    for (std::size_t k = 0; k < axes.size(); ++k) {
+        dims[static_cast<std::size_t>(axes[k])] = sizes[k].out;
+        const std::int64_t numbers = form.mode == "nearest" ? 1 : sizes[k].in;
+        if (sizes[k].out > most / numbers)
+            n.fail(
+                fmt::format("Resize of a dimension of {} to {} elements is not supported", sizes[k].in, sizes[k].out),
+                "choose a smaller scale or size", fmt::format("{} at most", most / numbers));
+    }
+    if (!countable(dims))
+        n.fail("Resize gives a tensor that is too large", "choose smaller scales or sizes", {},
+               fmt::format("[{}]", to_string(dims)));
+}
+
 void resize(Node& n) {
     const Form form = form_of(n);
     std::vector<std::int64_t> axes(static_cast<std::size_t>(n.type(0).rank()));
     std::iota(axes.begin(), axes.end(), 0);
     if (const auto given = n.integers("axes")) axes = *given;
     for (std::int64_t& axis : axes) axis = n.axis(axis, n.type(0).rank());
-    std::vector<Axis> sizes = axes_of(n, axes);
+    if (std::set<std::int64_t>(axes.begin(), axes.end()).size() != axes.size())
+        n.fail("Resize has an axis twice", "name each axis once", {}, fmt::format("[{}]", to_string(axes)));
+    std::vector<Axis> sizes = sizes_of(n, form, axes);
     take_factors(n, form, axes, sizes);
+    check_size(n, form, axes, sizes);
     Value v = n.input(0);
     for (std::size_t k = 0; k < axes.size(); ++k) {
         const Axis& a = sizes[k];

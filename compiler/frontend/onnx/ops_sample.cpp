@@ -62,14 +62,10 @@ class GridSample {
   private:
     void check() {
         n_.take_floats_only();
-        mode_ = n_.string("mode", "linear");
-        padding_ = n_.string("padding_mode", "zeros");
+        mode_ = n_.one_of("mode", {"linear", "nearest", "cubic", "bilinear", "bicubic"});  // the last two before 20
+        padding_ = n_.one_of("padding_mode", {"zeros", "border", "reflection"});
         aligned_ = n_.integer("align_corners", 0) != 0;
         if (mode_ == "bilinear" || mode_ == "bicubic") mode_.erase(0, 2);
-        if (mode_ != "linear" && mode_ != "nearest" && mode_ != "cubic")
-            n_.fail(fmt::format("GridSample has no mode {}", mode_), {}, "linear, nearest or cubic", mode_);
-        if (padding_ != "zeros" && padding_ != "border" && padding_ != "reflection")
-            n_.fail(fmt::format("GridSample has no padding {}", padding_), {}, "zeros, border or reflection", padding_);
         const Type x = n_.type(0), grid = n_.type(1);
         if (x.rank() < 3 || x.rank() > 5 || grid.rank() != x.rank() || grid.dims[0] != x.dims[0] ||
             grid.dims.back() != x.rank() - 2 || x.elements() == 0)

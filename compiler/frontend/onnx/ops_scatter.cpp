@@ -79,14 +79,14 @@ Value reduced(Node& n, const Writes& w) {
 
 Value written(Node& n, const Writes& w, const std::optional<Tensor>& at) {
     Builder& b = n.b();
-    if (w.reduction != "none" && w.reduction != "add" && w.reduction != "mul" && w.reduction != "max" &&
-        w.reduction != "min")
-        n.fail(fmt::format("{} has no reduction {}", n.proto().op_type(), w.reduction), {},
-               "none, add, mul, max or min", w.reduction);
     if (w.count == 0 || w.width == 0 || w.rows == 0) return w.data;
     if (w.reduction == "none") return at ? gathered(b, w, *at) : replaced(b, w);
     if (w.reduction != "add" || !is_float(b.type(w.data).dtype)) return reduced(n, w);
     return b.add(w.data, b.op("scatter_add", {w.at, w.updates}, {{"axis", std::int64_t{0}}, {"entries", w.rows}}));
+}
+
+std::string scatter_reduction(Node& n) {
+    return n.one_of("reduction", {"none", "add", "mul", "max", "min"});
 }
 
 // Of an operand of indices that is known, each place as a number from 0 on.
@@ -110,8 +110,13 @@ void scatter_elements(Node& n) {
     const Value at = b.op("gather_elements", {numbers(b, type.dims), n.input(1)}, {{"axis", axis}});
     const std::int64_t rows = type.elements(), count = index.elements();
     const Value places = b.reshape(at, {count});
-    const Writes w{b.reshape(n.input(0), {rows, 1}), places, b.reshape(n.input(2), {count, 1}), rows, 1, count,
-                   n.string("reduction", "none")};
+    const Writes w{b.reshape(n.input(0), {rows, 1}),
+                   places,
+                   b.reshape(n.input(2), {count, 1}),
+                   rows,
+                   1,
+                   count,
+                   scatter_reduction(n)};
     n.output(0, b.reshape(written(n, w, known_places(n, places, rows)), type.dims));
 }
 
@@ -131,9 +136,13 @@ void scatter_nd(Node& n) {
                to_string(n.type(2)));
     const Value at = b.op("gather_nd", {numbers(b, table), n.input(1)}, {{"batch_dims", std::int64_t{0}}});
     const Value places = b.reshape(at, {count});
-    const Writes w{
-        b.reshape(n.input(0), {rows, width}), places, b.reshape(n.input(2), {count, width}), rows, width, count,
-        n.string("reduction", "none")};
+    const Writes w{b.reshape(n.input(0), {rows, width}),
+                   places,
+                   b.reshape(n.input(2), {count, width}),
+                   rows,
+                   width,
+                   count,
+                   scatter_reduction(n)};
     n.output(0, b.reshape(written(n, w, known_places(n, places, rows)), type.dims));
 }
 
@@ -179,7 +188,7 @@ void tensor_scatter(Node& n) {
         from = b.sub(from, b.reshape(b.cast(n.input(2), DType::i64), rows));
     }
     const auto number = [&](std::int64_t v) { return b.scalar(DType::i64, static_cast<double>(v)); };
-    if (n.string("mode", "linear") == "circular") from = b.op("mod", {from, number(type.dims[at])});
+    if (n.one_of("mode", {"linear", "circular"}) == "circular") from = b.op("mod", {from, number(type.dims[at])});
     const Value written = b.op("and", {b.op("ge", {from, number(0)}), b.op("lt", {from, number(fits[at])})});
     const Value inside = b.op("clip", {from, number(0), number(fits[at] - 1)});
     const Value chosen = b.op("gather_elements", {n.input(1), inside}, {{"axis", axis}});

@@ -116,8 +116,8 @@ void erase(Node& n) {
 constexpr OpImporter sequence_importers[] = {
     {"SequenceConstruct", 13, last_opset, construct, moved},
     {"SequenceEmpty", 13, last_opset, empty, own},
-    {"SequenceInsert", 13, last_opset, insert, own},
-    {"SequenceErase", 13, last_opset, erase, own},
+    {"SequenceInsert", 13, last_opset, insert, Integers::of_operand(1, false)},
+    {"SequenceErase", 13, last_opset, erase, moved},
     {"SplitToSequence", 13, last_opset, split_to_sequence, moved},
     {"SequenceAt", 13, last_opset, at, moved},
     {"SequenceLength", 13, last_opset, length, own},

@@ -338,9 +338,7 @@ Value pad_by_index(Node& n, const std::string& mode, Value v, std::int64_t axis,
 }
 
 void pad(Node& n) {
-    const std::string mode = n.string("mode", "constant");
-    if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap")
-        n.fail(fmt::format("Pad in the mode {} is not supported", mode), "pad with a constant");
+    const std::string mode = n.one_of("mode", {"constant", "edge", "reflect", "wrap"});
     const std::int64_t rank = n.type(0).rank();
     const std::vector<std::int64_t> pads = n.integers(1, "pads");
     std::vector<std::int64_t> axes(static_cast<std::size_t>(rank));
@@ -395,10 +393,12 @@ void tile(Node& n) {
 }
 
 std::int64_t block_of(Node& n) {
+    constexpr std::int64_t largest = 1 << 15;  // the square of which is a size
     const std::int64_t block = n.integer("blocksize", 0);
-    if (n.type(0).rank() != 4 || block < 1)
-        n.fail(fmt::format("{} takes images (N, C, H, W), and a positive size of blocks", n.proto().op_type()), {}, {},
-               fmt::format("{} and {}", to_string(n.type(0)), block));
+    if (n.type(0).rank() != 4 || block < 1 || block > largest)
+        n.fail(
+            fmt::format("{} takes images (N, C, H, W), and blocks of a size that divides theirs", n.proto().op_type()),
+            {}, fmt::format("a size from 1 to {}", largest), fmt::format("{} and {}", to_string(n.type(0)), block));
     return block;
 }
 
@@ -410,7 +410,7 @@ void depth_to_space(Node& n) {
     const std::int64_t channels = d[1] / (block * block);
     if (d[1] % (block * block) != 0)
         n.fail(fmt::format("DepthToSpace cannot make blocks of {} of {} channels", block, d[1]));
-    const bool neighbours = n.string("mode", "DCR") == "CRD";
+    const bool neighbours = n.one_of("mode", {"DCR", "CRD"}) == "CRD";
     const Dims apart =
         neighbours ? Dims{d[0], channels, block, block, d[2], d[3]} : Dims{d[0], block, block, channels, d[2], d[3]};
     const Value v =
@@ -418,10 +418,10 @@ void depth_to_space(Node& n) {
     n.output(0, n.b().reshape(v, {d[0], channels, d[2] * block, d[3] * block}));
 }
 
-// And back; DCR and CRD mean the same.
+// And back. DCR and CRD are orders of the channels, as they are there.
 void space_to_depth(Node& n) {
     const std::int64_t block = block_of(n);
-    const bool neighbours = n.string("mode", "DCR") == "CRD";
+    const bool neighbours = n.one_of("mode", {"DCR", "CRD"}) == "CRD";
     const Dims d = n.type(0).dims;
     if (d[2] % block != 0 || d[3] % block != 0)
         n.fail(fmt::format("SpaceToDepth cannot make blocks of {} of an image of {} by {}", block, d[2], d[3]));

@@ -93,9 +93,13 @@ Window window_form(Node& n, const Dims& in, const Dims& size) {
     return w;
 }
 
+std::string padding_of(Node& n) {
+    return n.one_of("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
+}
+
 Window window_of(Node& n, const Dims& in, const Dims& size) {
     Window w = window_form(n, in, size);
-    const std::string automatic = n.string("auto_pad", "NOTSET");
+    const std::string automatic = padding_of(n);
     const bool same = automatic.starts_with("SAME");
     if (automatic != "NOTSET") w.before = w.behind = Dims(w.rank(), 0);
     for (std::size_t d = 0; d < w.rank(); ++d) {
@@ -177,6 +181,10 @@ Convolved convolved(Node& n, bool transposed) {
                 transposed ? w[1] * groups : w[0],
                 Dims(x.begin() + 2, x.end()),
                 Dims(w.begin() + 2, w.end())};
+    if (const auto size = n.integers("kernel_shape"); size && *size != c.size)
+        n.fail(fmt::format("the kernel_shape of {} is not its weight's", n.proto().op_type()),
+               "leave the attribute out, or export the model again", fmt::format("[{}]", to_string(c.size)),
+               fmt::format("[{}]", to_string(*size)));
     if (n.has(2) && n.type(2).dims != Dims{c.filters})
         n.fail(fmt::format("the bias of {} has not one number for each filter", n.proto().op_type()), {},
                fmt::format("[{}]", c.filters), to_string(n.type(2)));
@@ -246,11 +254,14 @@ void transposed_convolution(Node& n) {
     Builder& b = n.b();
     const Convolved c = convolved(n, true);
     Window w = window_form(n, c.in, c.size);
-    const std::string automatic = n.string("auto_pad", "NOTSET");
+    const std::string automatic = padding_of(n);
     const Dims more = n.integers("output_padding").value_or(Dims(w.rank(), 0));
     const std::optional<std::vector<std::int64_t>> wanted = n.integers("output_shape");
     if (more.size() != w.rank() || (wanted && wanted->size() != w.rank()))
         n.fail("output_padding and output_shape of ConvTranspose are to have a number for each spatial dimension");
+    if (std::any_of(more.begin(), more.end(), [](std::int64_t v) { return v < 0 || v >= 1 << 30; }))
+        n.fail("the output_padding of ConvTranspose is to be 0 or more", "take more padding, by pads, instead", {},
+               fmt::format("[{}]", to_string(more)));
     w.out = c.in;  // the transposed windows' steps
     for (std::size_t d = 0; d < w.rank(); ++d) {
         const std::int64_t whole = (c.in[d] - 1) * w.strides[d] + w.reach(d) + more[d];

@@ -32,6 +32,8 @@ struct Window {
 // The attributes strides, dilations, pads and auto_pad (VALID and NOTSET: of the pads, SAME: as many steps as elements
 // by stride).
 Window window_of(Node& n, const Dims& in, const Dims& size);
+// What the attribute auto_pad says: NOTSET, SAME_UPPER, SAME_LOWER or VALID.
+std::string padding_of(Node& n);
 // What the attributes say of the windows' form; the padding as pads say it, and no steps.
 Window window_form(Node& n, const Dims& in, const Dims& size);
 // x with the padding around it, whose elements are `value`.
