@@ -311,6 +311,43 @@ TEST(Bodies, SeeTheAttributesOfTheirFunction) {
     EXPECT_EQ(given(""), (std::vector<double>{-0.0625, -0.125}));
 }
 
+// Of elements that are as small as padding is, one is the largest nevertheless.
+TEST(MaxPool, PrefersElementsToPadding) {
+    const Module module = imported_text(
+        "(float[1,1,2,2] x) => (float[1,1,3,3] y, int64[1,1,3,3] i) { y, i = MaxPool <kernel_shape = [2, 2], pads = "
+        "[1, 1, 1, 1]> (x) }");
+    Tensor x(module.main().type(module.main().arguments[0]));
+    std::fill(x.f.begin(), x.f.end(), -std::numeric_limits<double>::infinity());
+    const std::vector<Tensor> arguments = {x};
+    EXPECT_EQ(evaluate(module, module.main(), std::span<const Tensor>(arguments)).at(1).i,
+              (std::vector<std::int64_t>{0, 0, 1, 0, 0, 1, 2, 2, 3}));
+    const Module alone = imported_text(
+        "(float[1,1,2,2] x) => (float[1,1,3,3] y) { y = MaxPool <kernel_shape = [2, 2], pads = [1, 1, 1, 1]> (x) }");
+    DifferentiateOptions options;
+    options.wanted = [](const ArgInfo&) { return true; };
+    options.cotangent_for_each_result = true;
+    Report report;
+    const Module with_gradient = differentiate(alone, options, report);
+    Tensor dy(Type::tensor(DType::f32, {1, 1, 3, 3}));
+    std::fill(dy.f.begin(), dy.f.end(), 1);
+    const std::vector<Tensor> both = {x, dy};
+    // As many windows begin with each.
+    EXPECT_EQ(evaluate(with_gradient, with_gradient.main(), std::span<const Tensor>(both)).at(1).f,
+              (std::vector<double>{4, 2, 2, 1}));
+}
+
+// Windows on padding alone name an element that there is.
+TEST(MaxPool, NamesElementsAlone) {
+    const std::vector<Tensor> results = given_by(
+        "(float[1,1,2,2] x) => (float[1,1,3,3] y, int64[1,1,3,3] i) { y, i = MaxPool <kernel_shape = [2, 2], pads = "
+        "[2, 2, 0, 0]> (x) }");
+    const double none = -std::numeric_limits<double>::infinity();
+    EXPECT_EQ(results.at(0).f, (std::vector<double>{none, none, none, none, 1, 2, none, 3, 4}));
+    const std::vector<std::int64_t>& at = results.at(1).i;
+    EXPECT_TRUE(std::all_of(at.begin(), at.end(), [](std::int64_t i) { return i >= 0 && i < 4; }));
+    EXPECT_EQ((std::vector<std::int64_t>{at[4], at[5], at[7], at[8]}), (std::vector<std::int64_t>{0, 1, 2, 3}));
+}
+
 // A mask that is shorter than the keys hides those behind it, one of a single key all but the first.
 TEST(Attention, ShortMasksHideTheOtherKeys) {
     const auto given = [](const std::string& mask) {
