@@ -60,7 +60,9 @@ std::optional<Value> mean_of(const Definitions& d, Value v, Matched& matched, co
 std::optional<Value> square_of(const Definitions& d, Value v, Matched& matched) {
     const Op* op = d.op(v);
     if (op == nullptr) return std::nullopt;
-    const bool power = op->name == "pow" && d.splat(op->operands[1]) == 2.0;
+    // An exponent of more dimensions than the base repeats it.
+    const bool power =
+        op->name == "pow" && d.splat(op->operands[1]) == 2.0 && d.type(op->operands[0]) == d.type(op->results[0]);
     if (!power && (op->name != "mul" || op->operands[0] != op->operands[1])) return std::nullopt;
     matched.add(op);
     return op->operands[0];

@@ -142,6 +142,8 @@ class Matcher {
         a_.matched.add(&product);
         if (transposed(product, "transpose_a")) throw Declined{"the queries are transposed"};
         Value q = product.operands[0], k = product.operands[1], v = op_.operands[1];
+        for (Value x : {q, k, v})
+            if (d_.type(x).rank() != 4) throw Declined{"queries, keys and values broadcast over the batch"};
         a_.HS = d_.type(q).dims.back();
         a_.q = view_of(d_, q);
         a_.k = view_of(d_, k);

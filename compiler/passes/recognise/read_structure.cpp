@@ -196,7 +196,8 @@ class RoleReader {
         if (op.name == "sdpa" && k > 2) return {Verdict::constant, "mask of attention"};
         if (op.name == "add") {
             const Value x = op.operands[1 - k];
-            const bool row = type.elements() == f_.type(x).dims.back() && type.elements() > 1;
+            const Dims& dims = f_.type(x).dims;  // none: a single number
+            const bool row = !dims.empty() && type.elements() == dims.back() && type.elements() > 1;
             if (row && is_product(producer_behind_views(x))) return {Verdict::parameter, "bias of a product"};
             // Not by structure alone: sines of positions stand in the same place.
             if (!row && is_embedded(x) && given_[argument].numbers_read)

@@ -226,5 +226,22 @@ func @main(%x: f32[2,3,4] input "x", %z: f32[2,3,4] input "z") -> (%y) {
     }
 }
 
+// An exponent of more dimensions than what it is taken of: no rows are normalised there.
+TEST(RaiseNorm, ANumberThatIsRepeatedIsNoRow) {
+    constexpr const char* ir = R"(
+func @main(%x: f32[] input "x", %w: f32[4] parameter "w") -> (%y) {
+  %eps = constant() {value = <f32[] splat 1e-05>} : f32[]
+  %two = constant() {value = <f32[4] splat 2.0>} : f32[4]
+  %s = pow(%x, %two) : f32[4]
+  %m = reduce_mean(%s) {axes = [0], keep_dims = true} : f32[1]
+  %v = add(%m, %eps) : f32[1]
+  %r = rsqrt(%v) : f32[1]
+  %n = mul(%x, %r) : f32[1]
+  %y = mul(%n, %w) : f32[4]
+}
+)";
+    EXPECT_EQ(after_pass(raise_norm, ir), text(ir));
+}
+
 }  // namespace raise_norm_test
 }  // namespace thunderc

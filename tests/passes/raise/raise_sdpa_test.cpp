@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/raise/raise_sdpa.h"
 
+#include <fmt/format.h>
+
+#include <array>
+
 #include "compiler/passes/simplify/fold_constants.h"
 #include "compiler/passes/simplify/simplify.h"
 #include "tests/passes/pass_test.h"
@@ -277,6 +281,26 @@ TEST(RaiseSdpa, OtherMasksAreSaid) {
                                 "  %c = constant() {value = <f32[] splat -inf>} : f32[]\n"
                                 "  %m = select(%seen, %s, %c) : f32[2,4,3,3]")),
               "declined sdpa at attn: the mask is not known when compiling, and is no padding of keys\n");
+}
+
+// Matrices that a mask or the other factor repeats over batch and heads.
+TEST(RaiseSdpa, OperandsOfFewerDimensionsStay) {
+    for (const auto& [q, k, scores, v] :
+         {std::array{"3,8", "8,3", "3,3", "2,4,3,8"}, std::array{"2,4,3,8", "8,3", "2,4,3,3", "2,4,3,8"},
+          std::array{"2,4,3,8", "4,8,3", "2,4,3,3", "3,8"}}) {
+        SCOPED_TRACE(q);
+        EXPECT_EQ(why_not(fmt::format(R"(
+func @main(%q: f32[{}] input "q", %k: f32[{}] input "k", %v: f32[{}] input "v") -> (%y) {{
+  %zero = constant() {{value = <f32[2,4,3,3] splat 0.0>}} : f32[2,4,3,3]
+  %s = matmul(%q, %k) {{transpose_a = false, transpose_b = false}} : f32[{}]
+  %m = add(%s, %zero) : f32[2,4,3,3]
+  %p = softmax(%m) {{axis = -1}} : f32[2,4,3,3]
+  %y = matmul(%p, %v) {{transpose_a = false, transpose_b = false}} : f32[2,4,3,8] at "attn" [MatMul "y"]
+}}
+)",
+                                      q, k, v, scores)),
+                  "declined sdpa at attn: queries, keys and values broadcast over the batch\n");
+    }
 }
 
 TEST(RaiseSdpa, SoftmaxOverAnotherDimensionStays) {

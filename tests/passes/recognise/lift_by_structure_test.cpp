@@ -423,5 +423,38 @@ func @main(%x: f32[2,4] input "x", %a: f32[4,6] value "t_0", %b: f32[4,6] value 
               (Names{"mlp.up.weight: f32[6,4]", "mlp.gate.weight: f32[6,4]", "mlp.down.weight: f32[4,6]"}));
 }
 
+// A single number has no dimension that a vector beside it could be a row of: the epsilon of a norm by given
+// statistics, whose names say nothing.
+TEST(LiftByStructure, SingleNumbersBesideVectors) {
+    EXPECT_EQ(message_of(with_numbers(R"(
+func @main(%x: f32[2,3] input "x", %a: f32[3] value "a", %b: f32[3] value "b", %c: f32[3] value "c", %d: f32[3] value "d") -> (%y) {
+  %eps = constant() {value = <f32[] splat 1e-05>} : f32[]
+  %e = add(%d, %eps) : f32[3]
+  %r = rsqrt(%e) : f32[3]
+  %m = sub(%x, %c) : f32[2,3]
+  %n = mul(%m, %r) : f32[2,3]
+  %s = mul(%n, %a) : f32[2,3]
+  %y = add(%s, %b) : f32[2,3]
+}
+)")),
+              "error: nothing says whether 4 tensors are parameters or constants\n"
+              "  found: a [3], operand of mul; b [3], operand of add; c [3], operand of sub; d [3], operand of add\n"
+              "help: --trainable '^(a|b|c|d)$' if they are to be trained, --constant '^(a|b|c|d)$' if not\n");
+    // A scalar input, and a scalar that may be a parameter itself.
+    EXPECT_EQ(message_of(with_numbers(R"(
+func @main(%x: f32[2,3] input "x", %t: f32[] input "t", %a: f32[3] value "a", %b: f32[] value "b") -> (%y) {
+  %u = add(%t, %a) : f32[3]
+  %v = add(%u, %b) : f32[3]
+  %s = sqrt(%v) : f32[3]
+  %w = add(%b, %t) : f32[]
+  %z = mul(%x, %s) : f32[2,3]
+  %y = mul(%z, %w) : f32[2,3]
+}
+)")),
+              "error: nothing says whether 2 tensors are parameters or constants\n"
+              "  found: a [3], operand of add; b [], operand of add\n"
+              "help: --trainable '^(a|b)$' if they are to be trained, --constant '^(a|b)$' if not\n");
+}
+
 }  // namespace lift_by_structure_test
 }  // namespace thunderc
