@@ -237,14 +237,16 @@ Module imported_text(const std::string& text, int opset = 22) {
 }
 
 // What operators on the first numbers of an input give: numbers 1, 2, 3 … for each argument.
-std::vector<Tensor> given_by(const std::string& text, int opset = 22) {
-    const Module module = imported_text(text, opset);
+std::vector<Tensor> given_by(const Module& module) {
     std::vector<Tensor> arguments;
     for (Value argument : module.main().arguments) {
         Tensor& t = arguments.emplace_back(module.main().type(argument));
         for (std::int64_t k = 0; k < t.size(); ++k) t.set(k, static_cast<double>(k + 1));
     }
     return evaluate(module, module.main(), std::span<const Tensor>(arguments));
+}
+std::vector<Tensor> given_by(const std::string& text, int opset = 22) {
+    return given_by(imported_text(text, opset));
 }
 
 // Which ONNX's reference does not have.
@@ -379,6 +381,29 @@ TEST(BatchNormalization, HasNoStatisticsWhereTheyAreNotNamed) {
             .at(0)
             .f,
         (std::vector<double>{1, 2}));
+}
+
+// Steps that are folded one after the other, whose bodies call a function with a constant of its own: 3, 8, 18, 38; and
+// with one that is no shape arithmetic, of two numbers: 1, 10, 46, 190.
+TEST(Loops, OfFunctionsWithConstants) {
+    const std::string call = "d = Identity(c) u = f.One(s) two = Constant<value = ";
+    const std::string function = " <domain: \"f\", opset_import: [\"\" : 22]> One (a) => (b) { k = Constant<value = ";
+    EXPECT_EQ(
+        given_by("(int64[1] x) => (int64[1] y) <int64 m = {3}, bool go = {1}, int64[1] s0 = {3}> { z = Loop <body "
+                 "= b (int64 i, bool c, int64[1] s) => (bool d, int64[1] t) { " +
+                 call + "int64[1] {2}>() t = Mul(u, two) }> (m, go, s0) y = Add(z, x) }" + function +
+                 "int64[1] {1}>() b = Add(a, k) }")
+            .at(0)
+            .i,
+        (std::vector<std::int64_t>{39}));
+    EXPECT_EQ(
+        given_by("(float[1] x) => (float[1] y) <int64 m = {3}, bool go = {1}, float s0 = {1}> { z = Loop <body = b "
+                 "(int64 i, bool c, float s) => (bool d, float t) { " +
+                 call + "float {2}>() t = Mul(u, two) }> (m, go, s0) y = Add(z, x) }" + function +
+                 "float[2] {1, 2}>() e = Add(a, k) b = ReduceSum<keepdims = 0>(e) }")
+            .at(0)
+            .f,
+        (std::vector<double>{191}));
 }
 
 // The mean over classes is recognised through the logarithm of a softmax, too.

@@ -151,7 +151,7 @@ class Importer {
     int depth_ = 0;                    // of function bodies
     int nesting_ = 0;                  // of nodes within nodes (a branch of If)
     std::int64_t expanded_nodes_ = 0;  // imported from bodies of functions and branches
-    std::deque<Names> subgraphs_;      // kept: materialised_ may point into them
+    std::deque<Names> inner_names_;    // of bodies and branches, kept: materialised_ may point into them
     std::vector<std::pair<Binding*, Value>>
         materialised_;  // constants that became values while importing the current node
     std::map<std::string, std::vector<const onnx::NodeProto*>> consumers_;  // of the graph's own names

@@ -84,7 +84,7 @@ void Importer::import_function(const onnx::FunctionProto& function, const onnx::
         d.help = "the model is damaged: export it again";
         throw UserError(std::move(d));
     }
-    Names inner;
+    Names& inner = inner_names_.emplace_back();
     for (int k = 0; k < function.input_size(); ++k) {
         if (k >= node.input_size() || node.input(k).empty()) continue;
         value(node.input(k));
@@ -131,7 +131,7 @@ void Importer::import_function(const onnx::FunctionProto& function, const onnx::
 }
 
 std::vector<Binding> Importer::import_subgraph(const onnx::GraphProto& graph, std::span<const Binding> inputs) {
-    Names& inner = subgraphs_.emplace_back();
+    Names& inner = inner_names_.emplace_back();
     inner.outer = names_;
     for (std::size_t k = 0; k < inputs.size(); ++k) inner.bindings[graph.input(static_cast<int>(k)).name()] = inputs[k];
     Names* before = std::exchange(names_, &inner);
