@@ -24,34 +24,55 @@ void cosh(Node& n) {
     n.output(0, hyperbolic_cosine(n.b(), n.input(0)));
 }
 
-// tanh x cosh x: a difference of exponentials would lose its digits around 0.
+// Where a formula is not selected it is taken of a number that it is harmless for: the selection gives its derivative
+// the factor 0, and 0 times infinity is no number.
+
+// A difference of exponentials loses its digits around 0: there it is tanh x cosh x.
 void sinh(Node& n) {
-    n.output(0, n.b().mul(n.b().op("tanh", {n.input(0)}), hyperbolic_cosine(n.b(), n.input(0))));
+    Builder& b = n.b();
+    const Value x = n.input(0), zero = b.scalar(n.type(0).dtype, 0);
+    const Value is_near = b.op("lt", {b.op("abs", {x}), b.scalar(n.type(0).dtype, 1)});
+    const Value near = b.op("select", {is_near, x, zero});
+    const Value elsewhere = b.mul(b.sub(b.op("exp", {x}), b.op("exp", {b.neg(x)})), 0.5);
+    n.output(0, b.op("select", {is_near, b.mul(b.op("tanh", {near}), hyperbolic_cosine(b, near)), elsewhere}));
 }
 
 // An odd function whose logarithm loses its digits around 0: there it is x + x Σ terms[k] x^(2k + 2).
 Value odd_around_zero(Builder& b, Value x, std::initializer_list<double> terms, Value elsewhere) {
     const DType dtype = b.type(x).dtype;
-    constexpr double near = 0.0625;  // x^10 is 1e-12 there
-    const Value square = b.mul(x, x);
+    constexpr double limit = 0.0625;  // x^10 is 1e-12 there
+    const Value is_near = b.op("lt", {b.op("abs", {x}), b.scalar(dtype, limit)});
+    const Value near = b.op("select", {is_near, x, b.scalar(dtype, 0)});
+    const Value square = b.mul(near, near);
     Value sum = b.scalar(dtype, 0);
     for (auto term = std::rbegin(terms); term != std::rend(terms); ++term) sum = b.mul(b.add(sum, *term), square);
-    const Value is_near = b.op("lt", {b.op("abs", {x}), b.scalar(dtype, near)});
-    return b.op("select", {is_near, b.add(x, b.mul(x, sum)), elsewhere});
+    return b.op("select", {is_near, b.add(near, b.mul(near, sum)), elsewhere});
 }
 
-// log(x + sqrt(x^2 + 1)) of |x|, with x's sign.
+// log(x + root), where the root is that of x^2 + 1 or of x^2 - 1. From 1e4 on it is x to nine digits; later on squares
+// leave f32's range.
+Value log_with_root(Builder& b, Value x, Value (*root)(Builder& b, Value x)) {
+    const DType dtype = b.type(x).dtype;
+    const Value is_large = b.op("gt", {x, b.scalar(dtype, 1e4)});
+    const Value moderate = b.op("select", {is_large, b.scalar(dtype, 2), x});
+    const Value log = b.op("log", {b.op("select", {is_large, x, b.add(moderate, root(b, moderate))})});
+    return b.add(log, b.op("select", {is_large, b.scalar(dtype, std::numbers::ln2), b.scalar(dtype, 0)}));
+}
+
+// Of |x|, with x's sign.
 void asinh(Node& n) {
     Builder& b = n.b();
-    const Value x = n.input(0), size = b.op("abs", {x});
-    const Value log = b.op("log", {b.add(size, b.op("sqrt", {b.add(b.mul(x, x), 1)}))});
+    const Value x = n.input(0);
+    const Value log = log_with_root(b, b.op("abs", {x}),
+                                    [](Builder& of, Value v) { return of.op("sqrt", {of.add(of.mul(v, v), 1)}); });
     n.output(0, odd_around_zero(b, x, {-1.0 / 6, 3.0 / 40, -15.0 / 336, 105.0 / 3456}, b.mul(b.op("sign", {x}), log)));
 }
 
+// Two roots: both are of nothing negative where there is a result.
 void acosh(Node& n) {
-    Builder& b = n.b();
-    const Value x = n.input(0);
-    n.output(0, b.op("log", {b.add(x, b.op("sqrt", {b.add(b.mul(x, x), -1)}))}));
+    n.output(0, log_with_root(n.b(), n.input(0), [](Builder& b, Value x) {
+                 return b.mul(b.op("sqrt", {b.add(x, -1)}), b.op("sqrt", {b.add(x, 1)}));
+             }));
 }
 
 void atanh(Node& n) {
