@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/analysis/integer_values.h"
 
+#include <algorithm>
+
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
@@ -12,13 +14,18 @@ namespace thunderc {
 void IntegerValues::index_new_ops() {
     for (; indexed_ < function_->ops.size(); ++indexed_) {
         const Op& op = function_->ops[indexed_];
-        for (std::size_t r = 0; r < op.results.size(); ++r) definitions_[op.results[r].index] = {indexed_, r};
+        for (std::size_t r = 0; r < op.results.size(); ++r) {
+            definitions_[op.results[r].index] = {indexed_, r};
+            end_ = std::max(end_, op.results[r].index + 1);
+        }
     }
 }
 
 void IntegerValues::forget_from(std::uint32_t value_index, std::size_t op_index) {
-    std::erase_if(definitions_, [&](const auto& entry) { return entry.first >= value_index; });
-    std::erase_if(known_, [&](const auto& entry) { return entry.first >= value_index; });
+    for (; end_ > value_index; --end_) {
+        definitions_.erase(end_ - 1);
+        known_.erase(end_ - 1);
+    }
     if (indexed_ > op_index) indexed_ = op_index;
 }
 
@@ -27,6 +34,7 @@ const Tensor* IntegerValues::find(Value v) {
     index_new_ops();
     auto memo = known_.find(v.index);
     if (memo == known_.end()) {
+        end_ = std::max(end_, v.index + 1);
         const Type& type = function_->type(v);
         auto definition = definitions_.find(v.index);
         if (!type.is_tensor() || type.elements() > limit_ || definition == definitions_.end() ||

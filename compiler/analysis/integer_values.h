@@ -41,6 +41,7 @@ class IntegerValues {
     const Function* function_;
     std::int64_t limit_;
     std::size_t indexed_ = 0;  // ops whose results are in definitions_
+    std::uint32_t end_ = 0;    // values from this index on are in neither map
     std::unordered_map<std::uint32_t, Definition> definitions_;
     std::unordered_map<std::uint32_t, std::optional<Tensor>> known_;
 };

@@ -503,8 +503,9 @@ void Importer::fold_small_outputs(const onnx::NodeProto& node, std::size_t first
         binding.narrow = find(name)->narrow;
         bind(name, std::move(binding));
     }
-    for (auto& [binding, value] : materialised_)
-        if (value.index >= first_value) binding->value = Value{};
+    // The last ones: what was made later has a higher index.
+    for (; !materialised_.empty() && materialised_.back().second.index >= first_value; materialised_.pop_back())
+        materialised_.back().first->value = Value{};
     main.ops.resize(first_op);
     main.values.resize(first_value);
     integer_values_.forget_from(static_cast<std::uint32_t>(first_value), first_op);
