@@ -353,6 +353,135 @@ TEST_F(Graphs, WithFunctionsThatDoNotEnd) {
 
 TEST_F(Graphs, ThatGrowWithoutBound) {
     expect_node("SequenceAt(s, i)",
+                "SequenceAt asks for element 2 of 2\n  node: z\n  operator: SequenceAt\n" + other_form, 20,
+                "i = Constant<value_int = 2>() s = SequenceConstruct(x, x)");
+    expect_node("Attention(x, x, x)",
+                "Attention takes queries, keys and values of three dimensions, or of four\n  node: z\n  operator: "
+                "Attention\n  found: f32[2,3], f32[2,3], f32[2,3]\n" +
+                    other_form,
+                23);
+    expect_node("SoftmaxCrossEntropyLoss(x, i)",
+                "a label of SoftmaxCrossEntropyLoss is 3, and there are 3 classes\n  node: z\n  operator: "
+                "SoftmaxCrossEntropyLoss\n" +
+                    other_form,
+                20, "i = Constant<value_ints = [0, 3]>()");
+    expect_node("SoftmaxCrossEntropyLoss<reduction = \"product\">(x, i)",
+                "SoftmaxCrossEntropyLoss has no reduction product\n  node: z\n  operator: SoftmaxCrossEntropyLoss "
+                "(reduction = \"product\")\n  "
+                "expected: mean, sum or none\n  found: product\n" +
+                    other_form,
+                20, "i = Constant<value_ints = [0, 2]>()");
+    expect(model("g (float[2,3] x) => (float[1,3] y, float[1,3] z) { y, z = Split<axis = 0, num_outputs = 3>(x) }"),
+           "Split makes 3 parts and has 2 outputs\n  node: y\n  operator: Split (axis = 0, num_outputs = 3)\n" +
+               other_form);
+    expect(
+        model("g (float[2,3] x) => (float[1,3] y, float[1,3] z) { s = Constant<value_ints = [3, -1]>() y, z = "
+              "Split<axis = 0>(x, s) }"),
+        "the sizes of Split do not add up, or are not one for each output\n  node: y\n  operator: Split (axis = 0)\n  "
+        "expected: 2 sizes, together 2\n  found: [3,-1]\n" +
+            other_form);
+}
+
+// ONNX has these operators on integers, too: nothing is wrong with the graph.
+TEST_F(Graphs, WithIntegersWhereOnlyFloatsAreComputedWith) {
+    for (const std::string op :
+         {"MatMul(i, i)", "Gemm(i, i)", "ReduceMean(i)", "ReduceL2(i)", "ReduceLogSum(i)", "ReduceLogSumExp(i)"}) {
+        const std::string name = op.substr(0, op.find('('));
+        expect(model("g (int64[3,3] i) => (int64[a,b] z) { z = " + op + " }"),
+               name + " of integers is not supported\n  node: z\n  operator: " + name +
+                   "\n  found: i64[3,3]\nhelp: cast its inputs to float32 in the model, and its result back\n");
+    }
+}
+
+// Neither is anything wrong with these, so the help does not say so.
+TEST_F(Graphs, WithTypesThatAnOperatorIsNotSupportedFor) {
+    expect(model("g (int64[3,3] i) => (int64[3,3] z) { z = Erf(i) }"),
+           "erf: operand 0 is to be floating point, i64[3,3] given\n  node: z\n  operator: Erf\n" + other_form);
+}
+
+// No number of steps leads to what is no number, or to infinity.
+TEST_F(Graphs, WithRangesThatDoNotEnd) {
+    auto range = [](const std::string& from, const std::string& to, const std::string& step) {
+        return model(
+            "g (float[1] x) => (float[n] z) { zero = Constant<value_float = 0.0>() one = "
+            "Constant<value_float = 1.0>() minus = Neg(one) infinite = Div(one, zero) none = Div(zero, zero) "
+            "z = Range(" +
+            from + ", " + to + ", " + step + ") }");
+    };
+    auto text = [](const std::string& what) {
+        return "Range does not end\n  node: z\n  operator: Range\n  found: from " + what + "\n" + other_form;
+    };
+    expect(range("zero", "none", "one"), text("0 to nan in steps of 1"));
+    expect(range("none", "one", "one"), text("nan to 1 in steps of 1"));
+    expect(range("zero", "one", "none"), text("0 to 1 in steps of nan"));
+    expect(range("zero", "infinite", "one"), text("0 to inf in steps of 1"));
+}
+
+TEST_F(Graphs, WithDimensionsThatDoNotFit) {
+    // -1 and 3 are one dimension of the four of the result.
+    expect_node(
+        "Unsqueeze(x, i)",
+        "Unsqueeze adds the dimension 3 twice\n  node: z\n  operator: Unsqueeze\n  found: [-1,3]\n" + other_form, 20,
+        "i = Constant<value_ints = [-1, 3]>()");
+    // [5,2,2] is what the sum would be, and no Gemm: ONNX broadcasts C to the product, not the product to C.
+    const std::string bad =
+        "the third input of Gemm does not broadcast to the product of the others\n  node: z\n  "
+        "operator: Gemm (transB = 1)\n  expected: [2,2]\n  found: ";
+    for (const std::string dims : {"[5,2,2]", "[3]", "[1,2,2]"})
+        expect_node("Gemm<transB = 1>(x, x, c)", bad + dims + "\n" + other_form, 20,
+                    "s = Constant<value_ints = " + dims + ">() c = ConstantOfShape(s)");
+    expect_node("Gemm(v, x)", "Gemm takes matrices\n  node: z\n  operator: Gemm\n  found: f32[1,2,3]\n" + other_form,
+                20, "s = Constant<value_ints = [1, 2, 3]>() v = Reshape(x, s)");
+}
+
+TEST_F(Graphs, WithIntegersThatNoDoubleIs) {
+    expect(
+        model("g (int64[2] x) => (int64[4] z) { p = Constant<value_ints = [1, 1]>() v = Constant<value_int = "
+              "9007199254740993>() z = Pad(x, p, v) }"),
+        "Pad with 9007199254740993 is not supported: no double is that number\n  node: z\n  operator: Pad\nhelp: pad "
+        "with 0, and write the number in its place with torch.where\n");
+    expect(
+        model("g (int64[2] x) => (int64[a] z) { a = Constant<value_int = 9007199254740993>() b = Constant<value_int = "
+              "9007199254840993>() c = Constant<value_int = 1>() z = Range(a, b, c) }"),
+        "Range of more than 65536 integers beyond 2^53 is not supported\n  node: z\n  operator: Range\nhelp: start at "
+        "0 in the model, and add the start\n");
+}
+
+TEST_F(Graphs, WithFunctionsThatDoNotEnd) {
+    expect(model("g (float[2] x) => (float[2] y) { y = f.itself(x) } <domain: \"f\", opset_import: [\"\" : 20, \"f\" : "
+                 "1]> itself (a) => (b) { b = f.itself(a) }"),
+           "the function itself calls itself\n  node: y\n  operator: itself in the body of itself\nhelp: the model is "
+           "damaged: export it "
+           "again\n");
+    // Each function calls the next one twice: two to the power of thirty nodes.
+    std::string functions;
+    for (int k = 0; k < 30; ++k)
+        functions += " <domain: \"f\", opset_import: [\"\" : 20, \"f\" : 1]> level" + std::to_string(k) +
+                     " (a) => (c) { b = f.level" + std::to_string(k + 1) + "(a) c = f.level" + std::to_string(k + 1) +
+                     "(b) }";
+    functions += " <domain: \"f\", opset_import: [\"\" : 20]> level30 (a) => (b) { b = Relu(a) }";
+    expect(model("g (float[2] x) => (float[2] y) { y = f.level0(x) }" + functions),
+           "the model's functions expand to more than 100000 nodes\n  node: y\n  operator: level29 in the body of "
+           "level0\nhelp: export the "
+           "model without functions, or a smaller part of it\n");
+    onnx::ModelProto twice = model(
+        "g (float[2] x) => (float[2] y) { y = f.one(x) } <domain: \"f\", opset_import: [\"\" : 20]> one (a) => (b) { b "
+        "= Relu(a) }");
+    *twice.add_functions() = twice.functions(0);
+    expect(twice, "the model has two functions one\nhelp: the model is damaged: export it again\n");
+    twice.mutable_functions()->RemoveLast();
+    twice.mutable_functions(0)->mutable_opset_import(0)->set_version(12);
+    expect(twice,
+           "the function one is of opset 12, which is not supported\n  node: y\n  operator: one\n  expected: opset 13 "
+           "to 28\n  found: opset 12\nhelp: export with torch.onnx.export(..., opset_version=20)\n");
+}
+
+TEST_F(Graphs, ThatGrowWithoutBound) {
+    expect(model("g (float[1,4096,2] x) => (float[a,b,c] z) { z = DFT(x) }"),
+           "DFT of the length 4096 is not supported: it would be a product with a matrix of 8192 by 8192\n  node: z\n  "
+           "operator: DFT\n  expected: 8388608 elements at most\n  found: 67108864 elements\nhelp: take it of shorter "
+           "rows, of real numbers in place of complex ones, or of half the spectrum (onesided)\n");
+    expect_node("SequenceAt(s, i)",
                 "SplitToSequence makes 20000 tensors, and a sequence has no more than 10000\n  node: s\n  operator: "
                 "SplitToSequence (axis = 0)\nhelp: express it by operators on the whole tensor\n",
                 20,
@@ -441,6 +570,29 @@ TEST_F(Graphs, WithOperatorsThatAreNotSupportedInBranches) {
            "the model\n");
     const std::string shapes = "{ s = Size(x) k = Constant<value_int = 3>() c = Equal(s, k) ";
     expect(model(graph + shapes + branches), refused);
+}
+
+// Once for each place where they stand, however many steps there are. A body that no step runs is not looked at.
+TEST_F(Graphs, WithOperatorsThatAreNotSupportedInBodies) {
+    const std::string graph = "g (float[2] x) => (float[2] z) <int64 none = {0}, int64 three = {3}, bool go = {1}> { ";
+    const std::string body =
+        " <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t) { d = Identity(c) u = Erfinv(s) t = If (c) "
+        "<then_branch = p () => (float[2] v) { v = Sofmax(u) }, else_branch = q () => (float[2] v) { v = Erfinv(u) }> "
+        "}> (";
+    const std::string scan =
+        " w = Scan <num_scan_inputs = 1, body = k (float[2] s, float e) => (float[2] t) { t = Erfinv(s) }> (x, x) ";
+    expect(
+        model(graph + scan + "z = Loop" + body + "three, go, w) }"),
+        "the operator Erfinv is not supported\n  found:\n    Erfinv: 2 nodes\nhelp: express it by other operators in "
+        "the model\n");
+    const std::string taken = body.substr(0, body.find("(c) <")) + "(go) <" + body.substr(body.find("(c) <") + 5);
+    expect(model(graph + "z = Loop" + taken + "three, go, x) }"),
+           "2 operators are not supported: Erfinv, Sofmax\n  found:\n    Erfinv: 1 node\n    Sofmax: 1 node\nhelp: did "
+           "you mean Softmax in place of Sofmax?; express Erfinv by other operators in the model\n");
+    for (const std::string steps : {"none, go", "three, stop"})
+        EXPECT_EQ(error_of(model(graph + "stop = Constant<value_int = 0>() z = Loop" + body + steps + ", x) }"))
+                      .find("Erfinv"),
+                  std::string::npos);
 }
 
 // The form that is refused is shown.

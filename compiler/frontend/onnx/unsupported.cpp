@@ -18,6 +18,7 @@ namespace {
 
 using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 using Opsets = std::map<std::string, std::int64_t>;
+using Conditions = std::map<std::string, bool>;  // single numbers that are known, and whether they are other than 0
 
 struct Operator {
     std::string domain;  // "": ONNX's own
@@ -68,12 +69,17 @@ class Scanner {
         for (const auto& tensor : model.graph().initializer()) initializers_[tensor.name()] = &tensor;
     }
 
-    Found scan(const Nodes& nodes, const Opsets& opsets) {
+    Found scan(const Nodes& nodes, const Opsets& opsets, Conditions conditions = {}) {
         Found found;
-        std::map<std::string, bool> conditions;
         for (const auto& node : nodes) {
             if (user_function_of(node.domain(), node.op_type()) != nullptr) continue;
             const std::string module = provenance_of(node).scope;
+            for (const onnx::GraphProto* graph : graphs_within(node, conditions)) {
+                Conditions inner = conditions;
+                for (const auto& tensor : graph->initializer()) note_condition(tensor.name(), tensor, inner);
+                for (const auto& [op, places] : scan(graph->node(), opsets, std::move(inner)))
+                    merge(found[op], places, module);
+            }
             if (const auto body = body_of(node, opsets); body.second) {
                 if (body.first == nullptr) continue;
                 for (const auto& [op, places] : *body.first) merge(found[op], places, module);
@@ -88,13 +94,12 @@ class Scanner {
                 places.add_form(shown_attributes(node), 1);
                 continue;
             }
-            if (node.op_type() == "Constant") note_condition(node, conditions);
-            if (node.op_type() != "If" || node.input_size() == 0) continue;
-            if (const std::optional<bool> chosen = condition(node.input(0), conditions))
-                for (const auto& attribute : node.attribute())
-                    if (attribute.has_g() && attribute.name() == (*chosen ? "then_branch" : "else_branch"))
-                        for (const auto& [op, places] : scan(attribute.g().node(), opsets))
-                            merge(found[op], places, module);
+            if (node.op_type() != "Constant" || node.output_size() != 1) continue;
+            for (const auto& attribute : node.attribute()) {
+                if (attribute.name() == "value" && attribute.has_t())
+                    note_condition(node.output(0), attribute.t(), conditions);
+                if (attribute.name() == "value_int") conditions[node.output(0)] = attribute.i() != 0;
+            }
         }
         return found;
     }
@@ -140,20 +145,41 @@ class Scanner {
         for (const auto& [form, times] : from.forms) into.add_form(form, times);
     }
 
+    // Bodies and branches that the importer goes into: of If the one that is taken, none of a Loop without a step.
+    std::vector<const onnx::GraphProto*> graphs_within(const onnx::NodeProto& node,
+                                                       const Conditions& conditions) const {
+        std::vector<const onnx::GraphProto*> out;
+        const bool own = default_domain(node.domain());
+        const auto known = [&](int k) {
+            return k < node.input_size() ? condition(node.input(k), conditions) : std::nullopt;
+        };
+        if (own && node.op_type() == "Loop" && (known(0) == false || known(1) == false)) return out;
+        const bool is_if = own && node.op_type() == "If";
+        const std::optional<bool> chosen = is_if ? known(0) : std::nullopt;
+        for (const auto& attribute : node.attribute())
+            if (attribute.has_g() &&
+                (!is_if || (chosen && attribute.name() == (*chosen ? "then_branch" : "else_branch"))))
+                out.push_back(&attribute.g());
+        return out;
+    }
+
+    // Of one boolean, or of one integer: whether it is other than 0.
     static std::optional<bool> truth(const onnx::TensorProto& tensor) {
-        if (tensor.data_type() != onnx::TensorProto::BOOL) return std::nullopt;
-        if (tensor.has_raw_data() && tensor.raw_data().size() == 1) return tensor.raw_data()[0] != 0;
+        if (tensor.data_type() != onnx::TensorProto::BOOL && tensor.data_type() != onnx::TensorProto::INT64)
+            return std::nullopt;
+        const std::string& raw = tensor.raw_data();
+        if (raw.size() == (tensor.data_type() == onnx::TensorProto::BOOL ? 1 : sizeof(std::int64_t)))
+            return std::any_of(raw.begin(), raw.end(), [](char byte) { return byte != 0; });
         if (tensor.int32_data_size() == 1) return tensor.int32_data(0) != 0;
+        if (tensor.int64_data_size() == 1) return tensor.int64_data(0) != 0;
         return std::nullopt;
     }
 
-    static void note_condition(const onnx::NodeProto& node, std::map<std::string, bool>& conditions) {
-        for (const auto& attribute : node.attribute())
-            if (attribute.name() == "value" && attribute.has_t() && node.output_size() == 1)
-                if (const std::optional<bool> known = truth(attribute.t())) conditions[node.output(0)] = *known;
+    static void note_condition(const std::string& name, const onnx::TensorProto& tensor, Conditions& conditions) {
+        if (const std::optional<bool> known = truth(tensor)) conditions[name] = *known;
     }
 
-    std::optional<bool> condition(const std::string& name, const std::map<std::string, bool>& conditions) const {
+    std::optional<bool> condition(const std::string& name, const Conditions& conditions) const {
         if (const auto at = conditions.find(name); at != conditions.end()) return at->second;
         const auto at = initializers_.find(name);
         return at == initializers_.end() ? std::nullopt : truth(*at->second);
