@@ -406,6 +406,63 @@ TEST(Loops, OfFunctionsWithConstants) {
         (std::vector<double>{191}));
 }
 
+// Each as a sum over all labels, which stand for 2, 3, 4, 5, 6 numbers from a to e; and the largest value in between is
+// no larger than what is given or comes out.
+TEST(Einsums, MultiplyNextWhatGivesTheLeast) {
+    const std::map<char, std::int64_t> sizes = {{'a', 2}, {'b', 3}, {'c', 4}, {'d', 5}, {'e', 6}};
+    const auto count = [&](const std::string& labels) {
+        std::int64_t out = 1;
+        for (const char label : labels) out *= sizes.at(label);
+        return out;
+    };
+    for (const auto& [terms, result] :
+         std::vector<std::pair<std::vector<std::string>, std::string>>{{{"ab", "cd", "bc"}, "ad"},
+                                                                       {{"a", "e", "ab", "be"}, "b"},
+                                                                       {{"ae", "bc", "ed", "cd"}, "ab"},
+                                                                       {{"ab", "c", "d", "bcd"}, "a"},
+                                                                       {{"a", "b"}, "ab"},
+                                                                       {{"ac", "bc", "c"}, "cb"}}) {
+        std::string inputs, operands, equation;
+        std::int64_t most = count(result);
+        for (const std::string& labels : terms) {
+            const std::string name = "x" + labels;
+            std::string dims;
+            for (const char label : labels) dims += (dims.empty() ? "" : ",") + std::to_string(sizes.at(label));
+            inputs += (inputs.empty() ? "float[" : ", float[") + dims + "] " + name;
+            operands += (operands.empty() ? "" : ", ") + name;
+            equation += (equation.empty() ? "" : ",") + labels;
+            most = std::max(most, count(labels));
+        }
+        equation += "->" + result;
+        SCOPED_TRACE(equation);
+        const Module module = imported_text("(" + inputs + ") => (float[p" + (result.size() > 1 ? ",q" : "") +
+                                            "] y) { y = Einsum<equation = \"" + equation + "\">(" + operands + ") }");
+        for (const ValueInfo& value : module.main().values) EXPECT_LE(value.type.elements(), most);
+        const std::vector<double> got = given_by(module).at(0).f;
+        std::vector<double> want(static_cast<std::size_t>(count(result)));
+        const std::string all = "abcde";
+        std::map<char, std::int64_t> at;
+        const auto place = [&](const std::string& labels) {
+            std::int64_t out = 0;
+            for (const char label : labels) out = out * sizes.at(label) + at[label];
+            return out;
+        };
+        for (std::int64_t k = 0; k < count(all); ++k) {
+            std::int64_t rest = k;
+            bool counts = true;  // a label that stands nowhere is no sum
+            for (const char label : all) {
+                at[label] = rest % sizes.at(label);
+                rest /= sizes.at(label);
+                counts = counts && (at[label] == 0 || equation.find(label) != std::string::npos);
+            }
+            double product = 1;
+            for (const std::string& labels : terms) product *= static_cast<double>(place(labels) + 1);
+            if (counts) want[static_cast<std::size_t>(place(result))] += product;
+        }
+        EXPECT_EQ(got, want);  // whole numbers below 2^53
+    }
+}
+
 // The mean over classes is recognised through the logarithm of a softmax, too.
 TEST(ImportLosses, LossesOfClassesAreCrossEntropies) {
     const Module module = imported("frontend/nll.onnx");

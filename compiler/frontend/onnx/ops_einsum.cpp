@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <map>
+#include <utility>
 
 #include "compiler/frontend/onnx/importer.h"
 
@@ -32,9 +34,10 @@ class Einsum {
         while (true) {
             for (std::size_t k = 0; k < terms_.size(); ++k) sum_out(k);
             if (terms_.size() == 1) break;
-            const Term product = contract(terms_[0], terms_[1]);
-            terms_.erase(terms_.begin(), terms_.begin() + 2);
-            terms_.insert(terms_.begin(), product);
+            const auto [first, second] = next_pair();
+            const Term product = contract(first, second);
+            terms_.erase(terms_.begin() + static_cast<std::ptrdiff_t>(second));
+            terms_[first] = product;
         }
         n_.output(0, arranged(terms_[0], result_));
     }
@@ -183,13 +186,38 @@ class Einsum {
         return b_.reshape(b_.transpose(term.value, permutation), dims);
     }
 
+    // What is multiplied next: two that share a label, where there are such, with the smallest product; of equal ones
+    // the first. From left to right "ab,cd,bc->ad" would have all four labels in between.
+    std::pair<std::size_t, std::size_t> next_pair() const {
+        std::pair<std::size_t, std::size_t> best{0, 1};
+        std::pair<bool, double> least{true, std::numeric_limits<double>::infinity()};  // nothing shared; elements
+        for (std::size_t first = 0; first < terms_.size(); ++first)
+            for (std::size_t second = first + 1; second < terms_.size(); ++second) {
+                const Term &x = terms_[first], &y = terms_[second];
+                const bool by_element = !is_float(b_.type(x.value).dtype);  // what is summed over stands there, too
+                bool apart = true;
+                double elements = 1;
+                for (const auto& [label, size] : sizes_) {
+                    apart = apart && !(x.has(label) && y.has(label));
+                    if ((x.has(label) || y.has(label)) && (by_element || needed(label, first, second)))
+                        elements *= static_cast<double>(size);
+                }
+                if (const std::pair found{apart, elements}; found < least) {
+                    least = found;
+                    best = {first, second};
+                }
+            }
+        return best;
+    }
+
     // Labels of both that stay are batches; labels of both that nothing else needs are summed over.
-    Term contract(const Term& x, const Term& y) {
+    Term contract(std::size_t first, std::size_t second) {
+        const Term &x = terms_[first], &y = terms_[second];
         std::string batch, summed, rows, columns;
         for (const char label : x.labels) {
             if (!y.has(label))
                 rows += label;
-            else if (needed(label, 0, 1))
+            else if (needed(label, first, second))
                 batch += label;
             else
                 summed += label;
