@@ -13,6 +13,7 @@ namespace thunderc::onnx_frontend {
 namespace {
 
 constexpr std::int64_t longest = 4096;
+constexpr std::int64_t largest_matrix = std::int64_t{1} << 23;  // 32 MB of f32; 2048 real numbers make as many
 
 struct Spectrum {
     std::int64_t length = 0, used = 0;  // of the transform; of what goes in
@@ -50,6 +51,11 @@ Value transformed(Node& n, Value x, const Spectrum& t) {
     if (t.length < 1 || t.length > longest)
         n.fail(fmt::format("{} of the length {} is not supported", n.proto().op_type(), t.length), {},
                fmt::format("1 to {}", longest));
+    if (const std::int64_t elements = t.used * t.parts * t.results * t.result_parts; elements > largest_matrix)
+        n.fail(fmt::format("{} of the length {} is not supported: it would be a product with a matrix of {} by {}",
+                           n.proto().op_type(), t.length, t.used * t.parts, t.results * t.result_parts),
+               "take it of shorter rows, of real numbers in place of complex ones, or of half the spectrum (onesided)",
+               fmt::format("{} elements at most", largest_matrix), fmt::format("{} elements", elements));
     Builder& b = n.b();
     Dims dims = b.type(x).dims;
     const auto axis = static_cast<std::int64_t>(dims.size()) - 2;
