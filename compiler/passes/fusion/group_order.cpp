@@ -12,7 +12,9 @@ GroupOrder::GroupOrder(std::vector<std::vector<int>> readers)
       readers_(std::move(readers)),
       position_(readers_.size()),
       order_(readers_.size()),
-      seen_(readers_.size(), 0) {
+      seen_(readers_.size(), 0),
+      reached_(readers_.size(), 0),
+      through_(readers_.size(), 0) {
     std::iota(parent_.begin(), parent_.end(), 0);
     std::iota(position_.begin(), position_.end(), std::size_t{0});
     std::iota(order_.begin(), order_.end(), 0);
@@ -41,13 +43,29 @@ std::vector<int> GroupOrder::between(int first, int last) {
 bool GroupOrder::stand_apart(int a, int b) {
     int first = group_of(a), last = group_of(b);
     if (position_[at(first)] > position_[at(last)]) std::swap(first, last);
-    between(first, last);
-    return seen_[at(last)] == walk_;
+    if (from_ != first) {
+        from_ = first;
+        ++question_;
+        ahead_ = {};
+        ahead_.emplace(position_[at(first)], first);
+    }
+    while (!ahead_.empty() && ahead_.top().first < position_[at(last)]) {
+        const int of = ahead_.top().second;
+        ahead_.pop();
+        for (int reader : readers_[at(of)]) {
+            const int group = group_of(reader);
+            if (group == of) continue;
+            if (of != first) through_[at(group)] = question_;
+            if (std::exchange(reached_[at(group)], question_) != question_) ahead_.emplace(position_[at(group)], group);
+        }
+    }
+    return through_[at(last)] == question_;
 }
 
 void GroupOrder::merge(int a, int b) {
     int first = group_of(a), last = group_of(b);
     if (position_[at(first)] > position_[at(last)]) std::swap(first, last);
+    from_ = -1;
     // What depends on the first goes behind both; everything else on the way may as well run before.
     between(first, last);
     const std::size_t begin = position_[at(first)], end = position_[at(last)] + 1;

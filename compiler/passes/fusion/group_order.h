@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <queue>
+#include <utility>
 #include <vector>
 
 namespace thunderc {
@@ -33,6 +36,14 @@ class GroupOrder {
     std::vector<int> order_;                 // groups by position; -1: none stands there any more
     std::vector<int> seen_;                  // by group: the last walk that came by
     int walk_ = 0;
+
+    // What is known of the groups that depend on one, while questions are of the same one and nothing is merged: of
+    // steps one behind the other each is asked about with all that follow.
+    using Place = std::pair<std::size_t, int>;  // position, group
+    int from_ = -1;
+    int question_ = 0;
+    std::vector<int> reached_, through_;  // by group: the last question in which it depends on from_; through another
+    std::priority_queue<Place, std::vector<Place>, std::greater<>> ahead_;  // reached, and not gone on from
 };
 
 }  // namespace thunderc
