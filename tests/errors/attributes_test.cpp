@@ -52,6 +52,14 @@ TEST_F(Graphs, WithStringsThatONNXDoesNotHave) {
                     row.opset, operands);
 }
 
+TEST_F(Graphs, WithBitsOfNumbersThatAreNoIntegers) {
+    const std::string attributes = "direction = \"LEFT\"";
+    expect_node("BitShift<" + attributes + ">(x, x)",
+                "BitShift is of integers alone\n  node: z\n  operator: BitShift" + shown(attributes) +
+                    "\n  expected: integers\n  found: f32[2,3]\nhelp: cast its inputs to an integer type\n",
+                20, operands);
+}
+
 TEST_F(Graphs, WithAttributesThatContradictTensors) {
     struct Row {
         std::string op, attributes, given, message, rest;

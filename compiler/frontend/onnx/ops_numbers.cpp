@@ -150,6 +150,8 @@ void bit_shift(Node& n) {
         n.fail("BitShift has no such direction", {}, "LEFT or RIGHT", direction);
     const Value x = n.input(0), by = n.input(1);
     const DType dtype = n.type(0).dtype;
+    if (!is_integer(dtype))
+        n.fail("BitShift is of integers alone", "cast its inputs to an integer type", "integers", to_string(n.type(0)));
     const std::int64_t bits = dtype == DType::i32 ? 32 : 64;
     const bool left = direction == "LEFT";
     const std::int64_t most = left ? bits : bits - 2;  // the largest power that is positive
