@@ -33,8 +33,8 @@ fails() {  # fails MESSAGE COMMAND...: exit status 1, and a text that begins wit
     exit 1
 }
 
-sources=$(realpath "$here/../../runtime-lib") optimizers=$1
-if [ "$optimizers" = all-optimizers ]; then shift; fi
+sources=$(realpath "$here/../../runtime-lib") optimizers=$1 runtime=$folder/runtime
+if [ "$optimizers" = all-optimizers ]; then shift; runtime=$folder/runtime-of-all; fi
 for name in "$@"; do
     work=$folder/$name
     mkdir -p "$work"
@@ -49,14 +49,14 @@ if [ "$optimizers" != all-optimizers ]; then
     sources=$folder/runtime-sources
     cp "$folder/$1/out/runtime/optim/rules/list.h" "$sources/optim/rules/list.h"
 fi
-mkdir -p "$folder/runtime"
-cmake -S "$sources" -B "$folder/runtime" "${flags[@]}" >"$folder/log" 2>&1 &&
-    cmake --build "$folder/runtime" -j2 >>"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
+mkdir -p "$runtime"
+cmake -S "$sources" -B "$runtime" "${flags[@]}" >"$folder/log" 2>&1 &&
+    cmake --build "$runtime" -j2 >>"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
 no_warnings "$folder/log"
 
 for name in "$@"; do
     work=$folder/$name
-    cmake -S "$work/out" -B "$work/build" "${flags[@]}" -DTHUNDERC_RUNTIME="$folder/runtime" >"$work/log" 2>&1 &&
+    cmake -S "$work/out" -B "$work/build" "${flags[@]}" -DTHUNDERC_RUNTIME="$runtime" >"$work/log" 2>&1 &&
         cmake --build "$work/build" -j2 >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
     no_warnings "$work/log"
     train=$work/build/train
