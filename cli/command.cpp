@@ -103,6 +103,16 @@ void ModelOptions::add_graph_to(CLI::App& app) {
         ->check(not_empty())
         ->type_name("NAME,...")
         ->delimiter(',');
+    app.add_option("--dropout", dropout,
+                   "the rate of every dropout, whatever the export says; off: none; export: as it was exported")
+        ->check(CLI::Validator(
+            [](std::string& text) -> std::string {
+                if (text == "off" || text == "export") return {};
+                const std::optional<double> rate = number_in<double>(text);
+                return rate && *rate >= 0 && *rate < 1 ? "" : text + " is neither off nor a rate from 0 to below 1";
+            },
+            "export|off|P"))
+        ->capture_default_str();
     app.add_option("--recompute", compile.recompute, "activations computed again in the backward pass instead of kept")
         ->check(one_of({"none", "selective", "block"}))
         ->capture_default_str();
@@ -287,6 +297,7 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     for (const auto& [name, size] : c.dims) add("--dim", fmt::format("{}={}", name, size));
     if (!options.outputs.empty()) add("--output", fmt::format("{}", fmt::join(options.outputs, ",")));
     if (c.loss != defaults.loss) add("--loss", c.loss);
+    if (c.dropout) add("--dropout", *c.dropout == 0 ? "off" : fmt::format("{}", *c.dropout));
     if (c.recompute != defaults.recompute) add("--recompute", c.recompute);
     if (c.optimizer != defaults.optimizer) add("--optimizer", c.optimizer);
     if (c.dtype != defaults.dtype) add("--dtype", c.dtype);
@@ -392,6 +403,7 @@ void ModelOptions::finish() {
     if (transform) compile.transform = parse_transform(*transform);
     load_user_executors(user_executors);
     compile.roll = !no_roll;
+    if (dropout != "export") compile.dropout = dropout == "off" ? 0 : number_in<double>(dropout).value();
     if (compile.loss != "auto" && compile.loss != "none") parse_losses(compile.loss);  // which refuses what is none
     compile.mesh = hsdp.empty() ? Mesh{dp.value_or(1), fsdp.value_or(1)} : parse_mesh(hsdp);
     if (compile.mesh.world() == 1)

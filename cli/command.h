@@ -35,6 +35,7 @@ struct ModelOptions {
     CompileOptions compile;
     std::vector<std::string> dims;                      // NAME=N
     std::vector<std::string> outputs;                   // of the graph; none: all
+    std::string dropout = "export";                     // export, off, or a rate
     std::string executors;                              // a,b,c
     std::vector<std::string> disabled;                  // passes that are left out
     std::vector<std::filesystem::path> user_executors;  // files of functions that the user brings

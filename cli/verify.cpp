@@ -138,7 +138,13 @@ int verify_model(VerifyOptions o) {
             alone = chosen.whole ? "that of several is not compared, since the graph's batch is not bound by --batch"
                                  : "that of several is no loss of one larger batch, as the warning or the report of "
                                    "thunderc inspect says";
-        loss = check_loss(graph, joined ? &*joined : nullptr, chosen, step_of(o, module), o.check.seed);
+        // What a dropout draws is no part of the loss: by definition there is none in it.
+        ModelOptions without = o.model;
+        without.compile.dropout = 0;
+        const bool drops = std::any_of(module.main().argument_info.begin(), module.main().argument_info.end(),
+                                       [](const ArgInfo& info) { return info.source == sample_numbers_source; });
+        loss = check_loss(graph, joined ? &*joined : nullptr, chosen,
+                          step_of(o, drops ? compile(without, {}, "differentiate").module : module), o.check.seed);
     }
     const bool loss_ok = loss.error <= o.tolerance;
     if (!nothing)

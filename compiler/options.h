@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@ struct CompileOptions {
     std::map<std::string, std::int64_t> dims;  // by symbol
     // the loss
     std::string loss = "auto";  // auto, none, or what parse_losses takes: "huber:delta=0.5"
+    // the rate of every dropout, 0: none; without one that of the export
+    std::optional<double> dropout;
     // parameters
     std::string trainable, constant;  // regular expressions over names; empty: none
     std::string freeze, train_only;   // the same; at most one of the two

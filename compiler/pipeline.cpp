@@ -35,6 +35,7 @@
 #include "compiler/passes/recognise/freeze_parameters.h"
 #include "compiler/passes/recognise/lift_parameters.h"
 #include "compiler/passes/recognise/mark_outer_matrices.h"
+#include "compiler/passes/recognise/place_random.h"
 #include "compiler/passes/simplify/fold_constants.h"
 #include "compiler/passes/simplify/join_pads.h"
 #include "compiler/passes/simplify/simplify.h"
@@ -153,6 +154,9 @@ std::vector<Pass> training_program(const CompileOptions& o) {
                  [o](Module m, Report& r) { return add_loss(std::move(m), o.loss, r, o.mesh.communicates()); });
     list.add("bound_indices",
              bound_indices);  // what is left is what a program computes: each index is shown to be inside
+    list.require("place_random", [o](Module m, Report& r) {
+        return place_random(std::move(m), {.step = true, .dropout = o.dropout}, r);
+    });
     list.add("simplify_raised", simplify);
     list.add("choose_init", choose_init);  // by what the model is, whoever computes it
     if (thunder::find_rule(o.optimizer)->steps_matrices()) list.require("mark_outer_matrices", mark_outer_matrices);
@@ -191,6 +195,9 @@ std::vector<Pass> function_library(const CompileOptions& o) {
     PassList list;
     add_recognition(list, o);
     list.add("bound_indices", bound_indices);  // the graph's results stay what they are: no loss is added
+    list.require("place_random", [o](Module m, Report& r) {
+        return place_random(std::move(m), {.step = false, .dropout = o.dropout}, r);
+    });
     list.add("simplify_raised", simplify);
     list.add("choose_init", choose_init);  // by what the model is, whoever computes it
     if (!user_functions().empty()) add_user_functions(list, o);

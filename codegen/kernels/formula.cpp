@@ -62,6 +62,8 @@ std::string short_number(double value) {
     if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
     const std::string shortest = fmt::format("{}", static_cast<float>(value));
     const std::string rounded = fmt::format("{:.6g}", value);
+    const bool whole = value == std::floor(value) && std::abs(value) < 0x1p53;
+    if (whole && std::stod(rounded) != value && std::stod(shortest) != value) return fmt::format("{:.0f}", value);
     return rounded.size() < shortest.size() ? rounded : shortest;
 }
 

@@ -55,7 +55,8 @@ std::string feed_text(const ProgramLayout& layout) {
     std::int64_t batch = 1;
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         const ArgInfo& info = main.argument_info[k];
-        if (info.kind != ArgInfo::Kind::input) continue;
+        if (info.kind != ArgInfo::Kind::input || info.source == sample_numbers_source)
+            continue;  // the trainer has them
         const Type& type = main.type(main.arguments[k]);
         if (info.batched && type.rank() > 0) batch = type.dims[0];
         std::string dims;

@@ -167,6 +167,7 @@ class SpecPrinter {
         out_.line(fmt::format(".flops_per_micro_step = {:.9g},", product_flops(m, true)));
         if (const std::string named = named_providers(); !named.empty())
             out_.line(fmt::format(".providers = {{{}}},", named));
+        if (sample_numbers_) out_.line(fmt::format(".sample_numbers = {},", *sample_numbers_));
         if (loss.kind == LossForm::Kind::terms) out_.line(fmt::format(".loss_weights = {},", loss.weights.size()));
         if (const auto& pair = options_.tieable)
             out_.line(fmt::format(".tieable = {{.embedding = {}, .logits = {}}},", quote(pair->embedding),
@@ -210,7 +211,9 @@ class SpecPrinter {
             const ArgInfo& info = main.argument_info[k];
             const Type& type = main.type(main.arguments[k]);
             const Placement& p = main.info(main.arguments[k]).placement;
-            if (info.kind == ArgInfo::Kind::input) {
+            if (info.kind == ArgInfo::Kind::input && info.source == sample_numbers_source && layout_.trains()) {
+                sample_numbers_ = p.offset;
+            } else if (info.kind == ArgInfo::Kind::input) {
                 input(info, type, p);
             } else if (info.kind == ArgInfo::Kind::output) {
                 outputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}}},", quote(info.names[0]),
@@ -303,6 +306,7 @@ class SpecPrinter {
     int column_count_ = 0;
     std::vector<std::pair<std::pair<std::int64_t, std::int64_t>, std::string>> parameter_order_;  // by unit and offset
     std::vector<std::string> parameters_, constants_, inputs_, outputs_, streams_, units_;
+    std::optional<std::int64_t> sample_numbers_;  // where in the batch arena the trainer writes them
     std::int64_t batch_ = 1;
 };
 

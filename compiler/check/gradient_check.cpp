@@ -41,6 +41,7 @@ double value_of(const ArgInfo& info, const Type& type, std::int64_t index, Rando
     const ArgInfo::Ids ids = info.ids_at(type, index);
     const bool one_is_fine = !integer || ids.entries < 0 || ids.entries > 1;
     if (info.kind == ArgInfo::Kind::scalar || (info.source == "ones" && one_is_fine)) return 1;
+    if (info.source == sample_numbers_source) return static_cast<double>(index);
     if (info.source == "positions") {
         const std::int64_t position = index % (type.dims.empty() ? 1 : type.dims.back());
         return static_cast<double>(ids.entries > 0 ? position % ids.entries : position);

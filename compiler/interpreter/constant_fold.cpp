@@ -390,7 +390,7 @@ std::vector<ConstPtr> fold_op(const Op& op, std::span<const ConstPtr> operands, 
     const OpDef& def = op_def(op.name);
     auto one = [](ConstPtr e) { return e ? std::vector<ConstPtr>{std::move(e)} : std::vector<ConstPtr>{}; };
     if (is_constant_op(op)) return {op.attributes.constant("value")};
-    if (def.level == OpLevel::structural || operands.empty()) return {};
+    if (def.level == OpLevel::structural || def.draws || operands.empty()) return {};
     const bool complete = std::all_of(operands.begin(), operands.end(), [](const ConstPtr& e) { return e != nullptr; });
 
     if (def.view) {

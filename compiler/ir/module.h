@@ -102,6 +102,10 @@ struct WeightSource {
     DType stored = DType::f32;                     // how the file has them, of floating point
 };
 
+// Of the input in which whoever runs a program says which samples a micro-batch has, by their running numbers: what is
+// drawn (dropout) is drawn by them. No file of batches has it.
+inline constexpr const char* sample_numbers_source = "sample_numbers";
+
 struct ArgInfo {
     // output: where a result of a function library goes; the argument itself is never read.
     enum class Kind : std::uint8_t { input, parameter, constant, state, scalar, output, value };
@@ -133,7 +137,8 @@ struct ArgInfo {
     std::vector<Column> columns;
     Ids ids_at(const Type& type, std::int64_t element) const;  // of one element, in order
     std::int64_t least_entries() const;                        // what lies below is fine in every column
-    std::string source;  // default role for packed data: tokens, next_tokens, ones, positions; or cotangent
+    // default role for packed data: tokens, next_tokens, ones, positions; or cotangent, or sample_numbers_source
+    std::string source;
 };
 
 std::string_view name_of(ArgInfo::Init init);

@@ -137,7 +137,8 @@ struct CallField {
     std::size_t row_dims = 1;  // … how many leading dims are folded into rows by that stride
     Placement::Arena arena = Placement::Arena::unplaced;
     // For operand and result: its dimensions by the names that the call has for sizes, "... in"; "..." stands for those
-    // that the call sees as `rows`. Generated text names sizes by these.
+    // that the call sees as `rows`, "width..." for all that are left, which it sees as `width`. Generated text names
+    // sizes by these.
     std::string shape = {};
     DType dtype = DType::f32;  // of an arena's elements
 
@@ -227,6 +228,8 @@ struct OpDef {
     std::optional<Collective> collective;
     bool starts_collective = false;
     bool commutative = false;
+    // What it gives is drawn: two that read alike are not one, and nothing is known of it when compiling.
+    bool draws = false;
     // Suffixes: {"y", "rstd"}; empty: one result. Those behind the last one have none: ops of many tensors.
     std::vector<std::string> result_names;
     // Of composites: what the operands are called in kernels, {"x", "weight"}; values are named after them.

@@ -6,8 +6,12 @@
 // Backward: dv = pᵀ dout, dp = dout vᵀ, D = sum(dout · out), ds = p · (dp - D), dq = scale · ds k, dk = scale · dsᵀ q.
 // A cotangent of lse adds p · dlse to ds. Position t reads the keys s <= t + (S - T) where causal, of these the last
 // `window` where that is not 0, and of all keys those that `padding` marks. A row that may read nothing gives 0, and
-// its lse is -inf. Vaswani et al., "Attention Is All You Need", 2017; Dao et al., "FlashAttention", 2022, for lse as
-// the one thing kept.
+// its lse is -inf.
+//
+// With `dropout` the probabilities pass one (compiler/ops/random.cpp): out = d v, dv = dᵀ dout, dp = dropout of dout
+// vᵀ, where d = dropout of p, element (h, t, s) of row b. D is as it was, since it is the sum of d · (dout vᵀ). Of
+// which numbers it is drawn operands say; before place_random there are none, and nothing is dropped. Vaswani et al.,
+// "Attention Is All You Need", 2017; Dao et al., "FlashAttention", 2022, for lse as the one thing kept.
 #include "compiler/ops/sdpa.h"
 
 #include <fmt/format.h>
@@ -17,6 +21,7 @@
 #include <limits>
 
 #include "compiler/ops/composite.h"
+#include "compiler/ops/random.h"
 
 namespace thunderc {
 namespace {
@@ -25,7 +30,7 @@ struct Shape {
     std::int64_t B, T, S, NH, KVH, HS;
     bool causal;
     std::int64_t window;
-    double scale;
+    double scale, kept;  // kept: 1 - dropout
 
     Shape(const Type& q, const Type& k, const Attributes& attributes)
         : B(q.dims[0]),
@@ -36,9 +41,11 @@ struct Shape {
           HS(q.dims[3]),
           causal(attributes.boolean("causal", false)),
           window(attributes.integer("window", 0)),
-          scale(attributes.number("scale")) {}
+          scale(attributes.number("scale")),
+          kept(1 - attributes.number("dropout", 0)) {}
 
     std::int64_t group() const { return NH / KVH; }
+    std::int64_t p_at(std::int64_t t, std::int64_t s, std::int64_t h) const { return (h * T + t) * S + s; }
     // The keys that position t may read, padding aside: [first_key, end_key).
     std::int64_t end_key(std::int64_t t) const { return causal ? std::clamp<std::int64_t>(t + S - T + 1, 0, S) : S; }
     std::int64_t first_key(std::int64_t t) const {
@@ -49,6 +56,24 @@ struct Shape {
         return ((b * S + s) * KVH + h / group()) * HS;
     }
     std::int64_t lse_at(std::int64_t b, std::int64_t t, std::int64_t h) const { return (b * NH + h) * T + t; }
+};
+
+// What is drawn for the probabilities, by the operands behind the padding.
+struct Dropped {
+    const Tensor *seed = nullptr, *draw = nullptr, *rows = nullptr;
+
+    Dropped(const Op& op, std::span<const Tensor> operands, std::size_t padding_index) {
+        if (!has_operand(op, padding_index + 1)) return;
+        seed = &operands[padding_index + 1];
+        draw = &operands[padding_index + 2];
+        rows = &operands[padding_index + 3];
+    }
+    // What the probability is multiplied by: 0, or 1 / kept.
+    double factor(const Shape& n, std::int64_t b, std::int64_t t, std::int64_t s, std::int64_t h) const {
+        if (seed == nullptr) return 1;
+        const double u = drawn_number(seed->i[0], draw->i[0], rows->i[static_cast<std::size_t>(b)], n.p_at(t, s, h));
+        return u < n.kept ? 1 / n.kept : 0;
+    }
 };
 
 void check_shapes(const InferInput& in, std::size_t q_index, std::size_t padding_index) {
@@ -66,6 +91,13 @@ void check_shapes(const InferInput& in, std::size_t q_index, std::size_t padding
         require(padding.dims == Dims{k.dims[0], k.dims[1]},
                 fmt::format("padding is {}, (B, S) is ({},{})", dims_text(padding.dims), k.dims[0], k.dims[1]));
     }
+    if (in.has(padding_index + 1)) {
+        require_numbers(in, padding_index + 1);
+        require(in.operand(padding_index + 3).dims[0] == q.dims[0],
+                fmt::format("{} does not have {} rows", to_string(q), in.operand(padding_index + 3).dims[0]));
+    }
+    const double dropout = in.attributes.number("dropout", 0);
+    require(dropout >= 0 && dropout < 1, fmt::format("dropout is {}: a number from 0 to below 1 expected", dropout));
     in.attributes.number("scale");
     require(in.attributes.integer("window", 0) == 0 || in.attributes.boolean("causal", false),
             "a window needs causal attention");
@@ -93,6 +125,7 @@ std::vector<double> score_row(const Shape& n, const Tensor& q, const Tensor& k, 
 std::vector<Tensor> reference_sdpa(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
     const Shape n(operands[0].type, operands[1].type, op.attributes);
     const Tensor* padding = has_operand(op, 3) ? &operands[3] : nullptr;
+    const Dropped dropped(op, operands, 3);
     Tensor out(results[0]), lse(results[1]);
     for (std::int64_t b = 0; b < n.B; ++b) {
         for (std::int64_t h = 0; h < n.NH; ++h) {
@@ -104,7 +137,8 @@ std::vector<Tensor> reference_sdpa(const Op& op, std::span<const Tensor> operand
                     for (double s : row) sum += std::exp(s - top);
                 lse.set(n.lse_at(b, t, h), sum > 0 ? top + std::log(sum) : -std::numeric_limits<double>::infinity());
                 for (std::int64_t s = 0; sum > 0 && s < n.S; ++s) {
-                    const double p = std::exp(row[static_cast<std::size_t>(s)] - top) / sum;
+                    const double p =
+                        std::exp(row[static_cast<std::size_t>(s)] - top) / sum * dropped.factor(n, b, t, s, h);
                     for (std::int64_t i = 0; i < n.HS; ++i) {
                         const std::int64_t at = n.q_at(b, t, h) + i;
                         out.set(at, out.at(at) + p * operands[2].at(n.k_at(b, s, h) + i));
@@ -122,6 +156,7 @@ std::vector<Tensor> reference_sdpa_backward(const Op& op, std::span<const Tensor
                  &lse = operands[5];
     const Shape n(q.type, k.type, op.attributes);
     const Tensor* padding = has_operand(op, 6) ? &operands[6] : nullptr;
+    const Dropped dropped(op, operands, 6);
     Tensor dq(results[0]), dk(results[1]), dv(results[2]);
     auto add = [](Tensor& t, std::int64_t at, double value) { t.set(at, t.at(at) + value); };
     for (std::int64_t b = 0; b < n.B; ++b) {
@@ -137,9 +172,10 @@ std::vector<Tensor> reference_sdpa_backward(const Op& op, std::span<const Tensor
                     const double p = std::exp(row[static_cast<std::size_t>(s)] - lse.at(n.lse_at(b, t, h)));
                     double dp = 0;
                     for (std::int64_t i = 0; i < n.HS; ++i) dp += dout.at(at + i) * v.at(key + i);
-                    const double ds = n.scale * p * (dp - dot);
+                    const double factor = dropped.factor(n, b, t, s, h);
+                    const double ds = n.scale * p * (dp * factor - dot);
                     for (std::int64_t i = 0; i < n.HS; ++i) {
-                        add(dv, key + i, p * dout.at(at + i));
+                        add(dv, key + i, p * factor * dout.at(at + i));
                         add(dq, at + i, ds * k.at(key + i));
                         add(dk, key + i, ds * q.at(at + i));
                     }
@@ -189,7 +225,19 @@ struct Pieces {
     Value q, k, v;   // heads first
     Value scores;    // (B, KVH, G, T, S), scaled, in the type of the statistics
     Value readable;  // none: all keys
+    Value keep;      // none: nothing is dropped
 
+    Pieces(Builder& b, const Op& op, std::size_t q_index, std::size_t padding_index)
+        : Pieces(b, op.operands[q_index], op.operands[q_index + 1], op.operands[q_index + 2],
+                 operand_or_none(op, padding_index), op.attributes) {
+        if (!has_operand(op, padding_index + 1)) return;
+        keep =
+            named(b,
+                  b.op("bernoulli",
+                       {op.operands[padding_index + 1], op.operands[padding_index + 2], op.operands[padding_index + 3]},
+                       {{"dims", Dims{n.KVH, n.group(), n.T, n.S}}, {"p", n.kept}}),
+                  "keep");
+    }
     Pieces(Builder& b, Value q_in, Value k_in, Value v_in, Value padding, const Attributes& attributes)
         : n(b.type(q_in), b.type(k_in), attributes), dtype(statistics_dtype(b.type(q_in).dtype)) {
         q = heads_first(b, q_in, n.KVH);
@@ -202,6 +250,10 @@ struct Pieces {
 
     Value where_readable(Builder& b, Value x, double otherwise) const {
         return readable ? b.op("select", {readable, x, b.scalar(dtype, otherwise)}) : x;
+    }
+    // The dropout of x, which is linear.
+    Value dropped(Builder& b, Value x) const {
+        return keep ? b.op("select", {keep, b.mul(x, 1 / n.kept), b.scalar(dtype, 0)}) : x;
     }
     // (B, KVH, G, T, S) as matrices (B, KVH, G T, S) in the type of q.
     Value matrices(Builder& b, Value x) const {
@@ -221,7 +273,7 @@ struct Pieces {
 
 std::vector<Value> decompose_sdpa(Builder& b, const Op& op) {
     const Type q = b.type(op.operands[0]);
-    const Pieces a(b, op.operands[0], op.operands[1], op.operands[2], operand_or_none(op, 3), op.attributes);
+    const Pieces a(b, op, 0, 3);
     Value top = b.op("reduce_max", {a.where_readable(b, a.scores, -std::numeric_limits<double>::infinity())},
                      {{"axes", Dims{4}}, {"keep_dims", true}});
     Value e = a.where_readable(b, b.op("exp", {b.sub(a.scores, top)}), 0);
@@ -230,18 +282,18 @@ std::vector<Value> decompose_sdpa(Builder& b, const Op& op) {
     // rows that may read nothing sum to 0
     if (has_operand(op, 3) || (a.n.causal && a.n.T > a.n.S))
         sum = b.op("select", {b.op("gt", {sum, b.scalar(a.dtype, 0)}), sum, b.scalar(a.dtype, 1)});
-    Value out = matmul(b, a.matrices(b, b.div(e, sum)), a.v, false, false);
+    Value out = matmul(b, a.matrices(b, a.dropped(b, b.div(e, sum))), a.v, false, false);
     return {heads_back(b, out, q.dims), b.reshape(lse, {a.n.B, a.n.NH, a.n.T})};
 }
 
 std::vector<Value> decompose_sdpa_backward(Builder& b, const Op& op) {
     const Dims q_dims = b.type(op.operands[1]).dims, k_dims = b.type(op.operands[2]).dims;
-    const Pieces a(b, op.operands[1], op.operands[2], op.operands[3], operand_or_none(op, 6), op.attributes);
+    const Pieces a(b, op, 1, 6);
     Value p = a.probabilities(b, op.operands[5]);
     Value dout = heads_first(b, op.operands[0], a.n.KVH);
-    Value dv = heads_back(b, matmul(b, a.matrices(b, p), dout, true, false), k_dims);
+    Value dv = heads_back(b, matmul(b, a.matrices(b, a.dropped(b, p)), dout, true, false), k_dims);
     const Dims score_dims = b.type(p).dims;
-    Value dp = b.cast(b.reshape(matmul(b, dout, a.v, false, true), score_dims), a.dtype);
+    Value dp = a.dropped(b, b.cast(b.reshape(matmul(b, dout, a.v, false, true), score_dims), a.dtype));
     Value products = b.mul(b.cast(op.operands[0], a.dtype), b.cast(op.operands[4], a.dtype));  // (B, T, NH, HS)
     Value dots = b.transpose(b.reduce_sum(products, {3}), {0, 2, 1});                          // (B, NH, T)
     Value ds = b.mul(p, b.sub(dp, b.reshape(dots, {a.n.B, a.n.KVH, a.n.group(), a.n.T, 1})));
@@ -256,7 +308,7 @@ VjpResult sdpa_vjp(const VjpInput& in) {
     VjpResult result(op.operands.size());
     if (in.cotangents[0]) {
         std::vector<Value> operands = {in.cotangents[0], q, k, v, in.result(0), in.result(1)};
-        if (padding) operands.push_back(padding);
+        operands.insert(operands.end(), op.operands.begin() + 3, op.operands.end());
         std::vector<Value> gradients = b.emit("sdpa_backward", operands, op.attributes);
         std::copy(gradients.begin(), gradients.end(), result.begin());
     }
@@ -272,7 +324,14 @@ VjpResult sdpa_vjp(const VjpInput& in) {
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
 
-void sdpa_fields(RuntimeCall& call, const Shape& n) {
+void sdpa_fields(RuntimeCall& call, const Op& op, std::size_t padding_index, const Shape& n) {
+    if (has_operand(op, padding_index)) call.fields.push_back(operand_field("padding", padding_index).shaped("B S"));
+    if (has_operand(op, padding_index + 1)) {
+        call.fields.push_back(operand_field("seed", padding_index + 1));
+        call.fields.push_back(operand_field("draw", padding_index + 2));
+        call.fields.push_back(operand_field("numbers", padding_index + 3).shaped("B"));
+        call.fields.push_back(literal_field("kept", fmt::format("{}", n.kept)));
+    }
     if (n.causal) call.fields.push_back(literal_field("causal", std::string("true")));
     if (n.window > 0) call.fields.push_back(literal_field("window", n.window));
     call.fields.push_back(literal_field("scale", float_literal(n.scale)));
@@ -287,12 +346,15 @@ void sdpa_fields(RuntimeCall& call, const Shape& n) {
 std::string describe(const Shape& n) {
     std::string text = n.causal ? "causal attention" : "attention";
     if (n.window > 0) text += fmt::format(" to the last {} positions", n.window);
+    if (n.kept < 1) text += fmt::format(", of whose probabilities {:.6g} are dropped", 1 - n.kept);
     return text;
 }
 
 std::string gpu_provider(const Shape& n, DType dtype, bool padding) {
     std::string reason;
-    if (!is_narrow(dtype))
+    if (n.kept < 1)
+        reason = "cuDNN's dropout draws other numbers than CPUs do";
+    else if (!is_narrow(dtype))
         reason = fmt::format("cuDNN's takes no {}", name_of(dtype));
     else if (padding)
         reason = "cuDNN's has no mask of single positions";
@@ -308,8 +370,7 @@ RuntimeCall call_forward(const Op& op, const Function& f) {
                    operand_field("q", 0, "ld_q", 2).shaped("B T NH HS"),
                    operand_field("k", 1, "ld_k", 2).shaped("B S KVH HS"),
                    operand_field("v", 2, "ld_v", 2).shaped("B S KVH HS")};
-    if (has_operand(op, 3)) call.fields.push_back(operand_field("padding", 3).shaped("B S"));
-    sdpa_fields(call, n);
+    sdpa_fields(call, op, 3, n);
     return call;
 }
 
@@ -325,8 +386,7 @@ RuntimeCall call_backward(const Op& op, const Function& f) {
                    operand_field("v", 3, "ld_v", 2).shaped("B S KVH HS"),
                    operand_field("out", 4, "ld_out", 2).shaped("B T NH HS"),
                    operand_field("lse", 5).shaped("B NH T")};
-    if (has_operand(op, 6)) call.fields.push_back(operand_field("padding", 6).shaped("B S"));
-    sdpa_fields(call, n);
+    sdpa_fields(call, op, 6, n);
     return call;
 }
 
@@ -358,14 +418,14 @@ std::vector<OpDef> define_sdpa() {
     forward.level = OpLevel::composite;
     forward.rows = {.kind = Rows::Kind::first};
     forward.summary =
-        "Attention of q (B, T, NH, HS) over k and v (B, S, KVH, HS), with masks causal, window and padding (B, S); "
-        "keeps lse (B, NH, T).";
+        "Attention of q (B, T, NH, HS) over k and v (B, S, KVH, HS), with masks causal, window and padding (B, S), "
+        "and with dropout of the probabilities; keeps lse (B, NH, T).";
     forward.formula =
         "s = scale q kT, p = exp(s - lse), out = p v. dv = pT dout, ds = p (dout vT - sum(dout out)), dq = scale ds k, "
         "dk = scale dsT q";
     forward.source = "Vaswani et al., Attention Is All You Need, 2017; Dao et al., FlashAttention, 2022";
     forward.infer = [](const InferInput& in) {
-        require_operands(in, 3, 4);
+        require_operands(in, 3, 7);
         check_shapes(in, 0, 3);
         return std::vector<Type>{in.operand(0), lse_type(in.operand(0))};
     };
@@ -379,7 +439,7 @@ std::vector<OpDef> define_sdpa() {
     forward.precision = {.kind = Precision::Kind::product};
     forward.recompute = Recompute::expensive;
     forward.result_names = {"out", "lse"};
-    forward.operand_names = {"q", "k", "v", "padding"};
+    forward.operand_names = {"q", "k", "v", "padding", "seed", "draw", "rows"};
     forward.samples = {
         {.name = "full",
          .operands = {f32({2, 3, 2, 4}), f32({2, 5, 2, 4}), f32({2, 5, 2, 4})},
@@ -401,6 +461,20 @@ std::vector<OpDef> define_sdpa() {
          .operands = {f32({2, 3, 1, 2}), f32({2, 3, 1, 2}), f32({2, 3, 1, 2}), bool_of({2, 3}, {1, 1, 0, 1, 0, 0})},
          .attributes = attributes(0.7, true)},
     };
+    Attributes dropping = attributes(0.7, true);
+    dropping.set("dropout", 0.3);
+    forward.samples.push_back({.name = "dropout, grouped heads",
+                               .operands = {f32({2, 4, 2, 2}), f32({2, 4, 1, 2}), f32({2, 4, 1, 2}), absent(),
+                                            i64_of({}, {5}), i64_of({}, {3}), i64_of({2}, {7, 8})},
+                               .attributes = dropping});
+    forward.samples.push_back(
+        {.name = "dropout, padding",
+         .operands = {f32({1, 3, 1, 2}), f32({1, 5, 1, 2}), f32({1, 5, 1, 2}), bool_of({1, 5}, {1, 1, 0, 1, 1}),
+                      i64_of({}, {5}), i64_of({}, {3}), i64_of({1}, {7})},
+         .attributes = {{"scale", 0.7}, {"dropout", 0.5}}});
+    forward.samples.push_back({.name = "dropout that is not placed",
+                               .operands = {f32({1, 3, 1, 2}), f32({1, 3, 1, 2}), f32({1, 3, 1, 2})},
+                               .attributes = dropping});
     // rows that read nothing have an lse of -inf, which no difference quotient survives
     Sample nothing{
         .name = "causal, left padding",
@@ -422,6 +496,10 @@ std::vector<OpDef> define_sdpa() {
         {{f32_type({2, 3, 2, 4}), f32_type({2, 3, 2, 4}), f32_type({2, 3, 2, 4})},
          attributes(1, false, 2),
          "a window needs causal attention"},
+        {{f32_type({2, 3, 2, 4}), f32_type({2, 3, 2, 4}), f32_type({2, 3, 2, 4}), std::nullopt, i64_type({}),
+          i64_type({}), i64_type({3})},
+         dropping,
+         "f32[2,3,2,4] does not have 3 rows"},
     };
 
     OpDef backward;
@@ -434,7 +512,7 @@ std::vector<OpDef> define_sdpa() {
         "p = exp(scale q kT - lse); dv = pT dout; ds = p (dout vT - sum(dout out)); dq = scale ds k; dk = scale dsT q";
     backward.source = "the VJP of sdpa; Dao et al., FlashAttention, 2022";
     backward.infer = [](const InferInput& in) {
-        require_operands(in, 6, 7);
+        require_operands(in, 6, 10);
         check_shapes(in, 1, 6);
         const Type& q = in.operand(1);
         for (std::size_t i : {std::size_t{0}, std::size_t{4}})
@@ -461,7 +539,7 @@ std::vector<OpDef> define_sdpa() {
         // out and lse need not be those of q, k, v: both sides are given the same
         copy.operands = {f32(q), sample.operands[0],           sample.operands[1], sample.operands[2],
                          f32(q), f32({q[0], q[2], q[1]}, 1, 2)};
-        if (sample.operands.size() > 3) copy.operands.push_back(sample.operands[3]);
+        copy.operands.insert(copy.operands.end(), sample.operands.begin() + 3, sample.operands.end());
         backward.samples.push_back(copy);
     }
     backward.errors = {

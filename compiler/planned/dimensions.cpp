@@ -279,6 +279,17 @@ class Dimensions::Finder {
         if (ids.size() > 1) made_of(at(f, op.results[0], axis), {false, ids});
     }
 
+    // What the call names so is the product of several dimensions.
+    void fold(const Op& op, const std::string& name, std::vector<Id> parts) {
+        Id& folded = d_.calls_.try_emplace({&op, name}, none).first->second;
+        if (folded == none) {
+            std::int64_t extent = 1;
+            for (Id id : parts) extent *= d_.extent(id);
+            folded = fresh(extent);
+        }
+        if (d_.extent(folded) > 1) made_of(folded, {true, std::move(parts)});
+    }
+
     // By the shapes that the call gives to its tensors.
     void runtime_call(const Function& f, const Op& op, const OpDef& def) {
         const RuntimeCall call = def.call(op, f);
@@ -307,21 +318,23 @@ class Dimensions::Finder {
                 if (rows.size() == leading)
                     for (std::size_t d = 0; d < leading; ++d) unify(rows[d], at(f, v, d));
             }
-            if (rank(f, v) != leading + names.size()) continue;
+            if (!names.empty() &&
+                names.back().ends_with("...")) {  // "rows width...": the dimensions from there on are the call's width
+                if (rank(f, v) < names.size()) continue;
+                std::vector<Id> behind;
+                for (std::size_t d = names.size() - 1; d < rank(f, v); ++d) behind.push_back(at(f, v, d));
+                names.back().resize(names.back().size() - 3);
+                if (behind.size() > 1) fold(op, names.back(), std::move(behind));
+                if (behind.size() != 1) names.pop_back();
+                leading = 0;
+            } else if (rank(f, v) != leading + names.size()) {
+                continue;
+            }
             for (std::size_t d = 0; d < names.size(); ++d)
                 if (extent_is(call, names[d], f.type(v).dims[leading + d])) same(names[d], at(f, v, leading + d));
         }
         if (rows.size() == 1) same("rows", rows[0]);
-        if (rows.size() > 1) {
-            Id& folded = d_.calls_.try_emplace({&op, "rows"}, none).first->second;
-            if (folded == none) {
-                std::int64_t extent = 1;
-                for (Id id : rows) extent *= d_.extent(id);
-                folded = fresh(extent);
-            }
-            std::vector<Id> parts = rows;
-            if (d_.extent(folded) > 1) made_of(folded, {true, parts});
-        }
+        if (rows.size() > 1) fold(op, "rows", rows);
         for (const std::vector<Value>& side_by_side : adjacent_values(op)) {
             std::vector<Id> ids;
             for (Value v : side_by_side) {

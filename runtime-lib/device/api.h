@@ -89,6 +89,11 @@ struct AttentionForward {
     Input padding{};          // (B, S) boolean: true where a key may be read; null: all may
     bool causal = false;      // position t reads keys s <= t + (S - T)
     std::int64_t window = 0;  // with causal: and s > t + (S - T) - window; 0: no window
+    // Dropout of the probabilities, where there is a seed: what RandomBernoulli draws with p = kept for a row (NH, T,
+    // S) of each sequence says which stay, divided by kept.
+    Input seed{}, draw{};  // one i64 each
+    Input numbers{};       // (B) i64
+    double kept = 1;
     float scale = 1.0F;
     std::int64_t B = 0, T = 0, S = 0, NH = 0, KVH = 0, HS = 0;
     std::int64_t ld_out = 0, ld_q = 0, ld_k = 0, ld_v = 0;
@@ -102,6 +107,8 @@ struct AttentionBackward {
     Input padding{};
     bool causal = false;
     std::int64_t window = 0;
+    Input seed{}, draw{}, numbers{};
+    double kept = 1;
     float scale = 1.0F;
     std::int64_t B = 0, T = 0, S = 0, NH = 0, KVH = 0, HS = 0;
     std::int64_t ld_dq = 0, ld_dk = 0, ld_dv = 0, ld_dout = 0;
@@ -172,6 +179,31 @@ struct ScatterAdd {
     std::int64_t outer = 1, entries = 0, count = 0, inner = 1;
 };
 void scatter_add(const ScatterAdd& call, Stream& stream);
+
+// ---- numbers that are drawn -----------------------------------------------------------------------------------------
+
+// y[r, i] = a number of [0, 1), a multiple of 2^-24, drawn by Philox4x32-10 for place i of the row that is called
+// numbers[r]: word i % 4 of philox({i / 4, numbers[r]}, {draw, seed}), of seed and draw the lower 32 bits. The same
+// whoever draws it, and where.
+struct RandomUniform {
+    Output y{};       // (rows, width) f32
+    Input seed{};     // one i64: of the run
+    Input draw{};     // one i64: which of the program's draws it is
+    Input numbers{};  // (rows) i64
+    std::int64_t rows = 0, width = 0;
+};
+void random_uniform(const RandomUniform& call, Stream& stream);
+
+// Whether such a number is below p.
+struct RandomBernoulli {
+    Output y{};       // (rows, width) bool
+    Input seed{};     // one i64: of the run
+    Input draw{};     // one i64: which of the program's draws it is
+    Input numbers{};  // (rows) i64
+    std::int64_t rows = 0, width = 0;
+    double p = 1;
+};
+void random_bernoulli(const RandomBernoulli& call, Stream& stream);
 
 // ---- plain memory --------------------------------------------------------------------------------------------------
 

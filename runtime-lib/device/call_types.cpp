@@ -80,6 +80,9 @@ void check_types(const AttentionForward& call) {
     types.is("out", call.out, call.q.dtype);
     types.is("lse", call.lse, DType::f32);
     types.is("padding", call.padding, DType::boolean);
+    types.is("seed", call.seed, DType::i64);
+    types.is("draw", call.draw, DType::i64);
+    types.is("numbers", call.numbers, DType::i64);
 }
 
 void check_types(const AttentionBackward& call) {
@@ -94,6 +97,9 @@ void check_types(const AttentionBackward& call) {
     types.is("dv", call.dv, call.q.dtype);
     types.is("lse", call.lse, DType::f32);
     types.is("padding", call.padding, DType::boolean);
+    types.is("seed", call.seed, DType::i64);
+    types.is("draw", call.draw, DType::i64);
+    types.is("numbers", call.numbers, DType::i64);
 }
 
 void check_types(const EmbeddingForward& call) {
@@ -138,6 +144,22 @@ void check_types(const ScatterAdd& call) {
     types.is("y", call.y, DType::f32);
     types.is("x", call.x, DType::f32);
     types.index("index", call.index);
+}
+
+void check_types(const RandomUniform& call) {
+    const Types types{"random_uniform"};
+    types.is("y", call.y, DType::f32);
+    types.is("seed", call.seed, DType::i64);
+    types.is("draw", call.draw, DType::i64);
+    types.is("numbers", call.numbers, DType::i64);
+}
+
+void check_types(const RandomBernoulli& call) {
+    const Types types{"random_bernoulli"};
+    types.is("y", call.y, DType::boolean);
+    types.is("seed", call.seed, DType::i64);
+    types.is("draw", call.draw, DType::i64);
+    types.is("numbers", call.numbers, DType::i64);
 }
 
 }  // namespace thunder

@@ -19,5 +19,7 @@ void check_types(const CrossEntropyForward& call);
 void check_types(const CrossEntropyBackward& call);
 void check_types(const Gather& call);
 void check_types(const ScatterAdd& call);
+void check_types(const RandomUniform& call);
+void check_types(const RandomBernoulli& call);
 
 }  // namespace thunder

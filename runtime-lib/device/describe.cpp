@@ -214,4 +214,18 @@ Cost cost_of(const ScatterAdd& c) {
     return {bytes(c.y, c.outer * c.entries * c.inner) + bytes(c.x, c.outer * c.count * c.inner)};
 }
 
+std::string describe(const RandomUniform& c) {
+    return TensorList().add("y", c.y, {c.rows, c.width}).text();
+}
+Cost cost_of(const RandomUniform& c) {
+    return {bytes(c.y, c.rows * c.width)};
+}
+
+std::string describe(const RandomBernoulli& c) {
+    return TensorList().add("y", c.y, {c.rows, c.width}).text();
+}
+Cost cost_of(const RandomBernoulli& c) {
+    return {bytes(c.y, c.rows * c.width)};
+}
+
 }  // namespace thunder

@@ -22,6 +22,8 @@ std::string describe(const CrossEntropyForward& call);
 std::string describe(const CrossEntropyBackward& call);
 std::string describe(const Gather& call);
 std::string describe(const ScatterAdd& call);
+std::string describe(const RandomUniform& call);
+std::string describe(const RandomBernoulli& call);
 
 // What they move and compute at least.
 Cost cost_of(const LinearForward& call);
@@ -36,6 +38,8 @@ Cost cost_of(const CrossEntropyForward& call);
 Cost cost_of(const CrossEntropyBackward& call);
 Cost cost_of(const Gather& call);
 Cost cost_of(const ScatterAdd& call);
+Cost cost_of(const RandomUniform& call);
+Cost cost_of(const RandomBernoulli& call);
 
 // Times a call: const Timed timed = timed_call("matmul", call, stream);
 template <typename Call>

@@ -14,5 +14,7 @@ namespace thunder {
 void reference_matmul(const Matmul& call, Stream& stream);
 void reference_gather(const Gather& call, Stream& stream);
 void reference_scatter_add(const ScatterAdd& call, Stream& stream);
+void reference_random_uniform(const RandomUniform& call, Stream& stream);
+void reference_random_bernoulli(const RandomBernoulli& call, Stream& stream);
 
 }  // namespace thunder

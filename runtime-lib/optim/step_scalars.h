@@ -16,7 +16,7 @@ struct StepScalars {
     double learning_rate = 0;
     double max_grad_norm = 0;               // 0: no clipping
     double rule[rules::most_numbers] = {};  // the Numbers of the optimizer's rule
-    std::uint64_t seed = 0;
+    std::int64_t seed = 0;                  // the bits of --seed, as integers lie in programs
     std::int64_t step = 0;
 
     // written on the device within a step

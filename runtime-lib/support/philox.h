@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "support/mix_bits.h"
+#include "mix_bits.h"  // a neighbour: the compiler includes this file by a path of its own
 
 namespace thunder {
 

@@ -83,6 +83,9 @@ struct ProgramSpec {
     Providers providers{};
 
     std::int64_t loss_weights = 0;  // of Loss::terms: how many there are
+    // Where in the batch arena the trainer writes the running numbers of a micro-batch's samples, an i64 for each of
+    // its rows: what is drawn (dropout) is drawn by them. -1: nothing is.
+    std::int64_t sample_numbers = -1;
     TieablePair tieable{};
     // Parameters that are looked up, and those whose product is what the model gives: those of two dimensions between
     // are hidden matrices, which some optimizers step as wholes. Empty where the optimizer does not.

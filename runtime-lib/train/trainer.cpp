@@ -465,7 +465,7 @@ bool Trainer::begin_step() {
     scalars.learning_rate = learning_rate(o, step);
     s.scaler.set_rule(numbers, s.progress, s.reported < step);
     scalars.max_grad_norm = o.grad_clip;
-    scalars.seed = o.seed;
+    scalars.seed = static_cast<std::int64_t>(o.seed);
     scalars.step = step;
     scalars.rounding = o.stochastic_rounding ? rounding_of_step(o.seed, step) : 0;
     // Of a mean, set_loss_gradient sets it when the weight is known.
@@ -485,6 +485,11 @@ void Trainer::load_batch(std::int64_t micro_step) {
     s.next_batch = (s.next_batch + 1) % s.batches.size();
     batch.taken.synchronize();
     s.source->load(s.progress.step, s.progress.data_position, micro_step, {batch.memory.data(), batch.memory.bytes()});
+    if (s.program.sample_numbers >= 0) {
+        auto* numbers = reinterpret_cast<std::int64_t*>(batch.memory.data() + s.program.sample_numbers);
+        for (std::int64_t row = 0; row < s.cut.batch; ++row)
+            numbers[row] = s.progress.data_position + s.cut.first_row(micro_step) + row;
+    }
     copy(s.arenas.batch, batch.memory.data(), batch.memory.bytes(), s.stream);
     s.stream.record(batch.taken);
     s.loaded_micro_step = micro_step;

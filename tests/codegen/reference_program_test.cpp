@@ -65,7 +65,8 @@ TEST(ReferenceProgram, MakesNoCallOfTheRuntimeApi) {
             }
         }
     }
-    EXPECT_EQ(seen, (std::set<std::string>{"reference_gather", "reference_matmul", "reference_scatter_add"}));
+    EXPECT_EQ(seen, (std::set<std::string>{"reference_gather", "reference_matmul", "reference_random_bernoulli",
+                                           "reference_random_uniform", "reference_scatter_add"}));
 }
 
 // Of whole programs: the text of the program and of the one in its tests/reference.

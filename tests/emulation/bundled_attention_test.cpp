@@ -7,6 +7,7 @@
 #include "device/api.h"
 #include "device/cuda/attention/attention.h"
 #include "emulation/bundled.h"
+#include "support/philox.h"
 
 namespace thunder {
 
@@ -27,7 +28,22 @@ struct AttentionCase {
     bool causal, padded;
     std::int64_t window;
     std::int64_t gap;  // elements between positions
+    double kept = 1;   // of the probabilities
 };
+
+constexpr std::int64_t attention_seed = 0x100000003, attention_draw = 5;
+const std::vector<std::int64_t> attention_numbers = {0x500000001, 9};
+
+// What the probability is multiplied by.
+double weight_of(const AttentionCase& c, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t s) {
+    if (c.kept == 1) return 1;
+    const auto number = static_cast<std::uint64_t>(attention_numbers[static_cast<std::size_t>(b)]);
+    const std::int64_t place = (h * c.T + t) * c.S + s;
+    const PhiloxCounter words = philox({static_cast<std::uint32_t>(place / 4), 0, static_cast<std::uint32_t>(number),
+                                        static_cast<std::uint32_t>(number >> 32)},
+                                       {attention_draw, static_cast<std::uint32_t>(attention_seed)});
+    return (words[static_cast<std::size_t>(place % 4)] >> 8) * 0x1p-24 < c.kept ? 1 / c.kept : 0;
+}
 
 // softmax(scale q k) v and its gradients, in double.
 struct NaiveAttention {
@@ -70,13 +86,15 @@ struct NaiveAttention {
                         const std::size_t key = at(b, s, kv, c.S, c.KVH);
                         auto& weight = p[static_cast<std::size_t>(s)];
                         weight /= total;
+                        const double kept = weight_of(c, b, h, t, s);
                         for (std::int64_t d = 0; d < c.HS; ++d) {
                             const auto i = static_cast<std::size_t>(d);
-                            out[query + i] += weight * static_cast<double>(v[key + i]);
-                            dv[key + i] += weight * static_cast<double>(dout[query + i]);
+                            out[query + i] += kept * weight * static_cast<double>(v[key + i]);
+                            dv[key + i] += kept * weight * static_cast<double>(dout[query + i]);
                             dp[static_cast<std::size_t>(s)] +=
                                 static_cast<double>(dout[query + i]) * static_cast<double>(v[key + i]);
                         }
+                        dp[static_cast<std::size_t>(s)] *= kept;
                         delta += weight * dp[static_cast<std::size_t>(s)];
                     }
                     for (std::int64_t s = 0; s < c.S; ++s) {
@@ -125,6 +143,9 @@ void check_attention(const AttentionCase& c, const std::function<std::vector<flo
     Buffer<T> out("out", q.size()), dq("dq", q.size()), dk("dk", k.size()), dv("dv", v.size());
     Buffer<float> lse("lse", naive.lse.size());
     Buffer<char> padding("padding", mask);
+    Buffer<std::int64_t> seed("seed", std::vector<std::int64_t>{attention_seed}),
+        draw("draw", std::vector<std::int64_t>{attention_draw}), numbers("numbers", attention_numbers);
+    const Input drops = c.kept == 1 ? Input() : Input(static_cast<const std::int64_t*>(seed.data()));
     Input read;
     if (c.padded) {
         read.data = padding.data();
@@ -138,6 +159,10 @@ void check_attention(const AttentionCase& c, const std::function<std::vector<flo
                        .padding = read,
                        .causal = c.causal,
                        .window = c.window,
+                       .seed = drops,
+                       .draw = draw.data(),
+                       .numbers = numbers.data(),
+                       .kept = c.kept,
                        .scale = scale,
                        .B = c.B,
                        .T = c.T,
@@ -162,6 +187,10 @@ void check_attention(const AttentionCase& c, const std::function<std::vector<flo
                         .padding = read,
                         .causal = c.causal,
                         .window = c.window,
+                        .seed = drops,
+                        .draw = draw.data(),
+                        .numbers = numbers.data(),
+                        .kept = c.kept,
                         .scale = scale,
                         .B = c.B,
                         .T = c.T,
@@ -201,14 +230,16 @@ void check_attention(const AttentionCase& c, const std::function<std::vector<flo
 
 TEST_F(Bundled, AttentionInBlocks) {
     const AttentionCase cases[] = {
-        {1, 5, 5, 1, 1, 8, false, false, 0, 0},     // less than a tile
-        {2, 33, 33, 4, 2, 20, true, false, 0, 4},   // causal, two query heads for a key head, gaps between positions
-        {1, 40, 40, 2, 1, 64, true, false, 7, 0},   // a sliding window
-        {2, 17, 35, 2, 2, 32, true, false, 0, 0},   // more keys than queries
-        {1, 35, 17, 1, 1, 32, true, false, 0, 0},   // fewer: the first queries may read nothing
-        {2, 19, 50, 2, 1, 24, false, true, 0, 0},   // padding
-        {1, 18, 34, 1, 1, 100, true, true, 0, 8},   // the middle size of heads
-        {1, 9, 37, 2, 1, 160, true, false, 0, 0}};  // the large one
+        {1, 5, 5, 1, 1, 8, false, false, 0, 0},    // less than a tile
+        {2, 33, 33, 4, 2, 20, true, false, 0, 4},  // causal, two query heads for a key head, gaps between positions
+        {1, 40, 40, 2, 1, 64, true, false, 7, 0},  // a sliding window
+        {2, 17, 35, 2, 2, 32, true, false, 0, 0},  // more keys than queries
+        {1, 35, 17, 1, 1, 32, true, false, 0, 0},  // fewer: the first queries may read nothing
+        {2, 19, 50, 2, 1, 24, false, true, 0, 0},  // padding
+        {1, 18, 34, 1, 1, 100, true, true, 0, 8},  // the middle size of heads
+        {1, 9, 37, 2, 1, 160, true, false, 0, 0},  // the large one
+        {2, 33, 35, 4, 2, 20, true, false, 0, 4, 0.8},  // dropout, with each of what is above
+        {1, 18, 34, 1, 1, 100, true, true, 9, 8, 0.5}, {1, 9, 37, 2, 1, 160, false, false, 0, 0, 0.9}};
     for (const AttentionCase& c : cases) {
         SCOPED_TRACE(testing::Message() << "T " << c.T << " S " << c.S << " HS " << c.HS);
         check_attention<float>(

@@ -16,6 +16,7 @@
 #include "device/cuda/gemm/epilogue.h"
 #include "device/reference.h"
 #include "runtime/kernels/call_types_cases.h"
+#include "support/philox.h"
 
 namespace thunder {
 
@@ -378,6 +379,45 @@ TEST_F(Bundled, ReferenceProducts) {
                 check_reference_product<float, f16>(numbers, ta, tb, add, stream);
                 check_reference_product<f16, f16>(numbers, ta, tb, add, stream);
             }
+}
+
+// Those of the CPU, of which tests/runtime/kernels/random_test.cpp tells more.
+TEST_F(Bundled, RandomNumbers) {
+    Buffer<std::int64_t> seed("seed", std::vector<std::int64_t>{0x123456789}),
+        draw("draw", std::vector<std::int64_t>{4}), numbers("numbers", std::vector<std::int64_t>{7, -1, 0x500000003});
+    for (const std::int64_t width : {1, 5, 64, 1030})
+        for (const bool reference : {false, true}) {
+            const std::int64_t rows = 3;
+            Buffer<float> u("u", static_cast<std::size_t>(rows * width));
+            Buffer<bool> b("b", static_cast<std::size_t>(rows * width));
+            const RandomUniform uniform{.y = u.data(),
+                                        .seed = seed.data(),
+                                        .draw = draw.data(),
+                                        .numbers = numbers.data(),
+                                        .rows = rows,
+                                        .width = width};
+            const RandomBernoulli bernoulli{.y = b.data(),
+                                            .seed = seed.data(),
+                                            .draw = draw.data(),
+                                            .numbers = numbers.data(),
+                                            .rows = rows,
+                                            .width = width,
+                                            .p = 0.3};
+            reference ? reference_random_uniform(uniform, stream) : random_uniform(uniform, stream);
+            reference ? reference_random_bernoulli(bernoulli, stream) : random_bernoulli(bernoulli, stream);
+            for (std::int64_t row = 0; row < rows; ++row)
+                for (std::int64_t i = 0; i < width; ++i) {
+                    const auto number = static_cast<std::uint64_t>(numbers.values()[static_cast<std::size_t>(row)]);
+                    const PhiloxCounter words =
+                        philox({static_cast<std::uint32_t>(i / 4), 0, static_cast<std::uint32_t>(number),
+                                static_cast<std::uint32_t>(number >> 32)},
+                               {4, 0x23456789});
+                    const double expected = (words[static_cast<std::size_t>(i % 4)] >> 8) * 0x1p-24;
+                    const auto at = static_cast<std::size_t>(row * width + i);
+                    ASSERT_EQ(u.values()[at], static_cast<float>(expected)) << width << " " << row << " " << i;
+                    ASSERT_EQ(b.values()[at], expected < 0.3) << width << " " << row << " " << i;
+                }
+        }
 }
 
 TEST_F(Bundled, ReferenceIndexedAccess) {

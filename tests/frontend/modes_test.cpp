@@ -144,8 +144,8 @@ TEST(Modes, ARegionWithoutGradientsIsNamed) {
 }
 
 constexpr const char* eval =
-    "help: call model.eval() before the export: dropout is left out then, and a batch norm takes its running "
-    "statistics, which stay as they are\n";
+    "help: call model.eval() before the export, or of these modules alone: a batch norm takes its running statistics "
+    "then, which stay as they are, and dropouts of other modules are trained with\n";
 
 std::string training(const std::string& what) {
     return "error: the model was exported in training mode, of which its operators do not tell all\n"
@@ -161,33 +161,74 @@ TEST(Modes, TrainingModeIsRefused) {
                   training("a batch norm by the batch's own statistics (layer), buffers that change as it runs "
                            "(layer.running_mean, layer.running_var, layer.num_batches_tracked)"))
             << variant;
-        EXPECT_EQ(import_error("modes/dropout.train" + variant), training("dropout with p = 0.25 (layer)"));
-        EXPECT_EQ(import_error("modes/functional_dropout.train" + variant), training("dropout with p = 0.1 (layer)"));
-        EXPECT_EQ(import_error("modes/attention.train" + variant),
-                  training("dropout with p = 0.2 (scaled_dot_product_attention)"));
     }
-}
-
-TEST(Modes, LayersThatTorchTakesApartAreRefusedAsWell) {
-    EXPECT_EQ(import_error("modes/dropout_2d.train.onnx"), training("dropout (layer)"));
-    EXPECT_EQ(import_error("modes/alpha_dropout.train.onnx"), training("dropout (layer)"));
     EXPECT_EQ(import_error("modes/instance_norm.train.onnx"),
               training("an instance norm by the input's own statistics (layer)"));
 }
 
+// Rates of the dropouts of an import, in order.
+std::vector<double> dropouts(const std::string& file, const CompileOptions& options = {}) {
+    Report report;
+    std::vector<double> out;
+    const Module module = import_model(fixture(file), options, report);
+    for (const Op& op : module.main().ops)
+        if (op.name == "unplaced_dropout") out.push_back(op.attributes.number("rate"));
+    return out;
+}
+
+// Of a layer, of a function, and of attention's probabilities, which the exporter's optimizer drops.
+TEST(Modes, DropoutsInTrainingModeAreKept) {
+    using Rates = std::vector<double>;
+    for (const std::string variant : {".noopt.onnx", ".dynamo.onnx"}) {
+        EXPECT_EQ(dropouts("modes/dropout.train" + variant), Rates{0.25}) << variant;
+        EXPECT_EQ(dropouts("modes/functional_dropout.train" + variant), Rates{0.1}) << variant;
+        EXPECT_EQ(dropouts("modes/attention.train" + variant), Rates{0.2}) << variant;
+        EXPECT_EQ(dropouts("modes/attention.eval" + variant), Rates{}) << variant;
+    }
+}
+
+// All of a model, in the order of the graph; of the TorchScript-based exporter too, which writes attention's without
+// training_mode.
+TEST(Modes, DropoutsOfAModel) {
+    const std::vector<double> rates = {0.1, 0.25, 0.2, 0.2, 0.25, 0.2, 0.2};
+    CompileOptions options;
+    options.batch = 2;
+    EXPECT_EQ(dropouts("dropout/dyn.logits.onnx", options), rates);
+    for (const char* variant : {"dynamo", "legacy"})
+        EXPECT_EQ(dropouts(std::string("dropout/") + variant + ".logits.onnx"), rates) << variant;
+}
+
+// What eval() switched off the command line switches on: the exporter's Identity tells where it was.
+TEST(Modes, DropoutCanBeSwitchedOn) {
+    CompileOptions on;
+    on.dropout = 0.3;
+    EXPECT_EQ(dropouts("modes/dropout.eval.noopt.onnx", on), std::vector<double>{0.3});
+    EXPECT_EQ(dropouts("modes/functional_dropout.eval.noopt.onnx", on), std::vector<double>{0.3});
+    EXPECT_EQ(dropouts("modes/clone.noopt.onnx", on), std::vector<double>{});  // a clone that is none
+    Report report;
+    import_model(fixture("modes/dropout.eval.noopt.onnx"), on, report);
+    for (const Note& note : report.notes) EXPECT_NE(note.kind, Note::Kind::warning) << note.text;
+}
+
+// torch writes those of whole channels, and others, with numbers that it draws.
+TEST(Modes, WhatIsDrawnIsKept) {
+    for (const char* file :
+         {"modes/dropout_2d.train.onnx", "modes/alpha_dropout.train.onnx", "modes/noise.eval.onnx"}) {
+        Report report;
+        const Module module = import_model(fixture(file), {}, report);
+        EXPECT_TRUE(std::any_of(module.main().ops.begin(), module.main().ops.end(), [](const Op& op) {
+            return op.name == "unplaced_uniform";
+        })) << file;
+    }
+}
+
 // In whatever mode: that eval() would help is a dead end.
-TEST(Modes, WhatChangesOrIsDrawnIsRefusedByName) {
+TEST(Modes, WhatChangesIsRefusedByName) {
     EXPECT_EQ(import_error("modes/steps.eval.onnx"),
               "error: the model changes the buffer layer.steps as it runs, which a program does not do\n"
               "  expected: buffers and parameters that stay as they are while the model is computed\n"
               "help: if it changes in training mode alone, call model.eval() before the export; else leave the change "
               "out of forward(), and what depends on it make an input\n");
-    EXPECT_EQ(import_error("modes/noise.eval.onnx"),
-              "error: the model draws random numbers as it runs, which a program does not do\n"
-              "  expected: a model that computes the same of the same inputs\n"
-              "  found: aten.randn_like (randn_like)\n"
-              "help: if it does so in training mode alone, as dropouts do, call model.eval() before the export; else "
-              "make the numbers an input, and draw them where the data is made\n");
 }
 
 // A norm without running statistics computes those of the batch in eval() mode too, in the graph.
@@ -223,14 +264,14 @@ TEST(DroppedArguments, TheTableIsWhole) {
 TEST(Modes, DropoutThatEvalModeSwitchedOffIsNamed) {
     const std::string text =
         ": is switched off, since the export is of a model in eval() mode: it is trained without, and what p was the "
-        "export does not tell";
+        "export does not tell (--dropout P trains with it)";
     EXPECT_EQ(warnings_of("modes/dropout.eval.noopt.onnx"), Lines{"dropout, layer" + text});
     // A module that is called twice is one.
     const auto model = onnx_frontend::read_model(fixture("modes/dropout.eval.noopt.onnx"));
     onnx::GraphProto twice = model->graph();
     twice.mutable_node()->MergeFrom(model->graph().node());
     Report report;
-    onnx_frontend::warn_of_eval_mode(twice, report);
+    onnx_frontend::warn_of_eval_mode(twice, false, report);
     ASSERT_EQ(report.notes.size(), 1U);
     EXPECT_EQ(report.notes[0].where, "layer");
     EXPECT_TRUE(report.notes[0].text.starts_with("is, in 2 calls, switched off")) << report.notes[0].text;
@@ -255,13 +296,13 @@ TEST(Modes, DropoutsOfAllLayersAreOneWarning) {
         add("class_hierarchy", "['model.M', 'model.Layer', 'torch.nn.modules.dropout.Dropout', 'aten.clone.default']");
     }
     Report report;
-    onnx_frontend::warn_of_eval_mode(graph, report);
+    onnx_frontend::warn_of_eval_mode(graph, false, report);
     ASSERT_EQ(report.notes.size(), 1U);
     EXPECT_EQ(report.notes[0].where, "layers.0.drop, layers.1.drop, layers.2.drop, layers.3.drop and 3 more");
     EXPECT_EQ(
         report.notes[0].text,
         "these 7 are switched off, since the export is of a model in eval() mode: it is trained without, and what "
-        "p was the export does not tell");
+        "p was the export does not tell (--dropout P trains with it)");
 }
 
 TEST(Modes, AnInputThatNothingReadsIsNamed) {

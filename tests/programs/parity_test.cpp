@@ -63,6 +63,10 @@ const Case cases[] = {
     // The exporter's optimizer copied parameters for each of their uses.
     {"shared_layers", "shared_layers", "fresh.logits", "", ""},
     {"shared_table", "shared_table", "fresh.logits", "--batch 2 --seq 8", ""},
+    // In train() mode: what is dropped is drawn again in the backward pass, and the same in two micro-steps as in one.
+    {"dropout_dyn", "dropout", "dyn.logits", "--batch 1", "--grad-accum 2"},
+    {"dropout_dynamo", "dropout", "dynamo.logits", "--recompute block", ""},
+    {"dropout_reference", "dropout", "dyn.logits", "--batch 2 --executors reference", ""},
 };
 
 void expect_pytorchs_numbers(const Case& c, const GeneratedProgram& program, const std::string& threads) {
@@ -107,7 +111,9 @@ INSTANTIATE_TEST_SUITE_P(Programs, Parity,
                                                             "stops_dynamo",
                                                             "byol_noopt",
                                                             "shared_layers",
-                                                            "shared_table"})),
+                                                            "shared_table",
+                                                            "dropout_dyn",
+                                                            "dropout_dynamo"})),
                          [](const auto& info) { return std::string(info.param.name); });
 
 class ParityWithoutAvx512 : public testing::TestWithParam<Case> {};

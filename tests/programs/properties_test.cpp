@@ -68,6 +68,7 @@ const Own owns[] = {
     // and states of 8 bits
     {"lora_bf16", "lora", "dyn.logits", "--batch 1 --seq 8 --train-only lora_ --dtype bf16 --optim-dtype 8bit",
      Cpu::native},
+    {"dropout_bf16", "dropout", "dyn.logits", "--batch 3 --dtype bf16", Cpu::native},
     // a gradient that overflows at the scale that runs begin with
     {"mlp_f16", "mlp", "dynamo.logits", "--loss '100*mse' --dtype f16 --grad-dtype f16", Cpu::native},
     {"odd", "odd", "tides.loss", "", Cpu::x86_64_v3},
@@ -75,7 +76,8 @@ const Own owns[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Programs, OwnTests,
-                         testing::ValuesIn(in_short(owns, {"odd", "lora_bf16", "mlp_f16", "llama2_odd"})),
+                         testing::ValuesIn(in_short(owns,
+                                                    {"odd", "lora_bf16", "mlp_f16", "llama2_odd", "dropout_bf16"})),
                          [](const auto& info) {
                              return std::string(info.param.name) +
                                     (info.param.cpu == Cpu::native ? "" : "_" + name_of(info.param.cpu));

@@ -144,6 +144,9 @@ const Case cases[] = {
     {"hsdp2x2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--hsdp 2x2", 4, 2, 2, 8},
     // Units that are frozen beside others that are trained, in bf16 beside f32.
     {"fsdp2_lora", "lora", "dyn.logits", "--batch 2 --seq 8 --dtype bf16 --train-only lora_", "--fsdp 2", 2, 2, 1, 2},
+    // Each rank draws what one rank draws for the same samples.
+    {"dp2_dropout", "dropout", "dyn.logits", "--batch 1", "--dp 2", 2, 1, 1, 1},
+    {"fsdp2_dropout", "dropout", "dyn.logits", "--batch 1", "--fsdp 2", 2, 2, 2, 2},
     {"fsdp2_mlp", "mlp", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard never", 2, 2, 3, 6},
     // Sums over the replicas that only the last of three micro-steps has, and gathers that only the first one has: in
     // the others compute has no reason to wait but the reductions.
@@ -234,7 +237,7 @@ TEST_P(Ranks, AreOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(Programs, Ranks,
                          testing::ValuesIn(in_short(cases, {"dp2_llama", "fsdp4_llama5", "fsdp2_mlp", "fsdp2_f16",
-                                                            "hsdp2x2_bf16", "fsdp2_lora"})),
+                                                            "hsdp2x2_bf16", "fsdp2_lora", "fsdp2_dropout"})),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // The tests that a program brings along: its ranks against its reference program, which is one rank.

@@ -115,7 +115,7 @@ Module Importer::run() {
     refuse_lost_names();
     stops_.emplace(model_->graph());
     stops_->warn(traced_, said_merged_, frozen_parameters(), report_);
-    warn_of_eval_mode(model_->graph(), report_);
+    warn_of_eval_mode(model_->graph(), options_.dropout.value_or(0) > 0, report_);
     warn_of_untraced(model_->graph(), report_);
     for (const auto& node : model_->graph().node()) {
         for (const auto& name : node.input()) consumers_[name].push_back(&node);
@@ -238,6 +238,30 @@ bool Importer::gives_within_call(const std::string& value, const onnx::NodeProto
     if (producer == producers_.end()) return false;
     const std::optional<TracedCall> from = traced_call(*producer->second), to = traced_call(reader);
     return from && to && from->result == to->result;
+}
+
+bool Importer::is_made_by(const std::string& value, std::string_view op_type) const {
+    const auto producer = producers_.find(value);
+    return producer != producers_.end() && producer->second->op_type() == op_type;
+}
+
+bool Importer::has_in_call(const onnx::NodeProto& node, std::string_view op_type) const {
+    const std::optional<TracedCall> call = traced_call(node);
+    return call && std::any_of(model_->graph().node().begin(), model_->graph().node().end(), [&](const auto& other) {
+               if (other.op_type() != op_type) return false;
+               const std::optional<TracedCall> of = traced_call(other);
+               return of && of->result == call->result;
+           });
+}
+
+bool Importer::is_read(const std::string& value) const {
+    const auto& outputs = model_->graph().output();
+    return consumers_.contains(value) ||
+           std::any_of(outputs.begin(), outputs.end(), [&](const auto& output) { return output.name() == value; });
+}
+
+bool Importer::is_by_torch() const {
+    return model_->producer_name() == "pytorch";
 }
 
 bool Importer::made_of_shapes(const std::string& name) const {

@@ -96,6 +96,11 @@ class Importer {
     std::string stored_tensor(const std::string& name) const;
     // Whether a node of the graph gives the value, and is of the same traced call as the one that reads it.
     bool gives_within_call(const std::string& value, const onnx::NodeProto& reader) const;
+    // Whether an operator of that name gives a value of the graph; whether one is made of the traced call of `node`.
+    bool is_made_by(const std::string& value, std::string_view op_type) const;
+    bool has_in_call(const onnx::NodeProto& node, std::string_view op_type) const;
+    bool is_by_torch() const;
+    bool is_read(const std::string& value) const;  // by a node of the graph, or as its output
     // Whether a Shape or Size is among what a value of the graph is computed from.
     bool made_of_shapes(const std::string& name) const;
     // Of a stored tensor fewer were there than a slice asked for: named where shapes do not fit for that reason.
@@ -252,6 +257,7 @@ std::span<const OpImporter> recurrent_ops();
 std::span<const OpImporter> resize_ops();
 std::span<const OpImporter> sample_ops();
 std::span<const OpImporter> signal_ops();
+std::span<const OpImporter> random_ops();
 std::span<const OpImporter> einsum_ops();
 std::span<const OpImporter> scatter_ops();
 std::span<const OpImporter> generator_ops();

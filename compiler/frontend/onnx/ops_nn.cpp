@@ -10,13 +10,32 @@
 
 #include "compiler/frontend/onnx/dropped_arguments.h"
 #include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/onnx/training_mode.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
 
+// A number that was stored in f32, as somebody wrote it: 0.1, where the f32 is 0.100000001.
+double as_written(double stored) {
+    return std::stod(fmt::format("{}", static_cast<float>(stored)));
+}
+
+Value dropout_of(Node& n, Value x, double rate) {
+    if (rate < 1) return n.b().op("unplaced_dropout", {x}, {{"rate", rate}});
+    return n.b().splat(n.importer().type(x), 0);
+}
+
 void softmax(Node& n) {
     const std::int64_t axis = n.axis(n.integer("axis", -1), n.type(0).rank());
-    n.output(0, n.b().op(n.proto().op_type() == "Softmax" ? "softmax" : "log_softmax", {n.input(0)}, {{"axis", axis}}));
+    Value y = n.b().op(n.proto().op_type() == "Softmax" ? "softmax" : "log_softmax", {n.input(0)}, {{"axis", axis}});
+    // The exporter's optimizer takes the dropout of attention for the identity, since it has no training_mode.
+    if (const std::optional<double> rate = attention_dropout(n.proto());
+        rate && !n.importer().has_in_call(n.proto(), "Dropout")) {
+        y = dropout_of(n, y, *rate);
+        n.importer().report().done("dropout", n.proto().name(),
+                                   fmt::format("{} of attention's probabilities, which the exporter dropped", *rate));
+    }
+    n.output(0, y);
 }
 
 void gelu(Node& n) {
@@ -179,20 +198,25 @@ void rms_normalization(Node& n) {
     normalization(n, "rms_norm");
 }
 
-// Exports for inference have none; in training mode a ratio of 0 changes nothing.
+// Without `training_mode` it is the identity; but torch writes the dropout of attention's probabilities so, which it
+// makes in any mode.
 void import_dropout(Node& n) {
     double ratio = 0.5;
     if (const auto known = n.known(1)) {
         if (known->size() != 1) n.fail("the ratio of Dropout is to be one number");
         ratio = known->at(0);
     }
-    bool training = false;
+    if (!(ratio >= 0 && ratio <= 1))
+        n.fail("the ratio of Dropout is a probability", "export the model with one", "a number from 0 to 1",
+               fmt::format("{}", ratio));
+    bool training = attention_dropout(n.proto()) ||
+                    (n.importer().is_by_torch() && n.importer().is_made_by(n.proto().input(0), "Softmax"));
     if (n.has(2)) training = n.integer(2, "training_mode") != 0;
-    if (training && ratio != 0)
-        n.fail(fmt::format("Dropout with ratio {} is not supported", ratio),
-               "export the model in eval mode, or with dropout 0");
-    n.output(0, n.input(0));
-    if (n.wants(1)) n.output(1, n.b().splat(Type::tensor(DType::boolean, n.type(0).dims), 1));
+    const bool drops = training && ratio != 0;
+    if (drops && n.wants(1) && n.importer().is_read(n.proto().output(1)))
+        n.fail("the mask of a Dropout is not supported", "leave it out of the model, and of its outputs");
+    n.output(0, drops ? dropout_of(n, n.input(0), as_written(ratio)) : n.input(0));
+    if (n.wants(1) && !drops) n.output(1, n.b().splat(Type::tensor(DType::boolean, n.type(0).dims), 1));
 }
 
 // Repeats each of the heads (dimension 1) `times` times in a row: grouped queries share keys and values.

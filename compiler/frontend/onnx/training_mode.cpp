@@ -31,6 +31,7 @@ struct ModeCall {
     Argument flag;          // True in training mode; where there is none, `rate` alone tells
     Argument rate;          // the probability of a dropout
     std::string_view what;  // the layer, in words
+    bool kept = false;      // programs have it
 };
 constexpr Argument none = {};
 constexpr std::string_view batch_norm = "a batch norm by the batch's own statistics", dropout = "dropout",
@@ -44,17 +45,17 @@ constexpr ModeCall mode_calls[] = {
     {"aten._batch_norm_with_update", none, none, batch_norm},
     {"aten._batch_norm_with_update_functional", none, none, batch_norm},
     {"aten.instance_norm", {5, "use_input_stats"}, none, "an instance norm by the input's own statistics"},
-    {"aten.dropout", {2, "train"}, {1, "p"}, dropout},
-    {"aten.native_dropout", {2, "train"}, {1, "p"}, dropout},
+    {"aten.dropout", {2, "train"}, {1, "p"}, dropout, true},
+    {"aten.native_dropout", {2, "train"}, {1, "p"}, dropout, true},
     {"aten.feature_dropout", {2, "train"}, {1, "p"}, dropout},
     {"aten.alpha_dropout", {2, "train"}, {1, "p"}, dropout},
     {"aten.feature_alpha_dropout", {2, "train"}, {1, "p"}, dropout},
-    {"aten.scaled_dot_product_attention", none, {4, "dropout_p"}, dropout},
-    {"aten._scaled_dot_product_attention_math", none, {4, "dropout_p"}, dropout},
-    {"aten._scaled_dot_product_flash_attention", none, {3, "dropout_p"}, dropout},
-    {"aten._scaled_dot_product_flash_attention_for_cpu", none, {3, "dropout_p"}, dropout},
-    {"aten._scaled_dot_product_efficient_attention", none, {5, "dropout_p"}, dropout},
-    {"aten._scaled_dot_product_cudnn_attention", none, {5, "dropout_p"}, dropout},
+    {"aten.scaled_dot_product_attention", none, {4, "dropout_p"}, dropout, true},
+    {"aten._scaled_dot_product_attention_math", none, {4, "dropout_p"}, dropout, true},
+    {"aten._scaled_dot_product_flash_attention", none, {3, "dropout_p"}, dropout, true},
+    {"aten._scaled_dot_product_flash_attention_for_cpu", none, {3, "dropout_p"}, dropout, true},
+    {"aten._scaled_dot_product_efficient_attention", none, {5, "dropout_p"}, dropout, true},
+    {"aten._scaled_dot_product_cudnn_attention", none, {5, "dropout_p"}, dropout, true},
     {"aten.lstm", {6, "train"}, {5, "dropout"}, between_layers},
     {"aten.gru", {6, "train"}, {5, "dropout"}, between_layers},
     {"aten.rnn_tanh", {6, "train"}, {5, "dropout"}, between_layers},
@@ -63,13 +64,14 @@ constexpr ModeCall mode_calls[] = {
     {"aten.rrelu_with_noise", {4, "training"}, none, slopes},
 };
 
-// A layer that is in training mode, in words: "dropout with p = 0.1".
+// A layer that is in training mode and that programs do not have, in words: "dropout with p = 0.1".
 std::optional<std::string> in_training_mode(const TracedCall& call) {
     // Without statistics to take in their place it is the same in both modes.
     if (call.target == "aten._native_batch_norm_legit.no_stats") return std::nullopt;
     if (call.target == "aten.instance_norm.default" && call.argument(3, "running_mean") == "None") return std::nullopt;
     for (const ModeCall& m : mode_calls) {
         if (m.call != without_overload(call.target)) continue;
+        if (m.kept) return std::nullopt;
         if (!m.flag.name.empty() && call.argument(m.flag.position, m.flag.name) != "True") return std::nullopt;
         if (m.rate.name.empty()) return std::string(m.what);
         const std::string p = call.argument(m.rate.position, m.rate.name);
@@ -77,14 +79,6 @@ std::optional<std::string> in_training_mode(const TracedCall& call) {
         return fmt::format("{} with p = {}", m.what, p);
     }
     return std::nullopt;
-}
-
-// Operators whose results are drawn anew at each run.
-bool draws(const onnx::NodeProto& node) {
-    for (std::string_view op :
-         {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli", "Multinomial"})
-        if (node.op_type() == op) return true;
-    return false;
 }
 
 // What torch's norms move in training mode alone.
@@ -104,16 +98,6 @@ std::string some(const std::vector<std::string>& names) {
     constexpr std::size_t most = 4;
     if (names.size() <= most + 1) return fmt::format("{}", fmt::join(names, ", "));
     return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + most, ", "), names.size() - most);
-}
-
-bool is_switched_off_dropout(const onnx::NodeProto& node) {
-    if (node.op_type() != "Identity") return false;
-    if (provenance_of(node).module_class.find("Dropout") != std::string::npos) return true;
-    const std::optional<TracedCall> call = traced_call(node);
-    const std::string* trace = metadata(node, "pkg.torch.onnx.stack_trace");
-    if (!call || call->target != "aten.clone.default" || trace == nullptr) return false;
-    const std::size_t line = trace->rfind('\n');
-    return line != std::string::npos && trace->find("dropout(", line) != std::string::npos;
 }
 
 // Each kind of thing with the places where it is found, in order.
@@ -139,19 +123,12 @@ class Findings {
 }  // namespace
 
 void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& signature) {
-    Findings found, drawn;
+    Findings found;
     for (const auto& node : graph.node()) {
         const std::optional<TracedCall> call = traced_call(node);
         if (call)
             if (const std::optional<std::string> what = in_training_mode(*call))
                 found.add(*what, place_of_call(node, *call));
-        if (!draws(node)) continue;
-        // torch takes dropouts of whole channels, and others, apart.
-        const std::string place = call ? place_of_call(node, *call) : place_of(node);
-        if (provenance_of(node).module_class.find("Dropout") != std::string::npos)
-            found.add("dropout", place);
-        else
-            drawn.add(call ? std::string(without_overload(call->target)) : node.op_type(), place);
     }
     const std::vector<std::string>& changed = signature.changed();
     if (!found.empty() || std::any_of(changed.begin(), changed.end(), is_running_statistic)) {
@@ -161,11 +138,12 @@ void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& si
         d.expected = "a model in eval() mode";
         d.actual = found.text();
         d.help =
-            "call model.eval() before the export: dropout is left out then, and a batch norm takes its running "
-            "statistics, which stay as they are";
+            "call model.eval() before the export, or of these modules alone: a batch norm takes its running statistics "
+            "then, which stay as they are, and dropouts of other modules are trained with";
         throw UserError(std::move(d));
     }
-    if (!changed.empty()) {
+    if (changed.empty()) return;
+    {
         Diagnostic d;
         const bool parameters = std::any_of(changed.begin(), changed.end(), [&](const std::string& name) {
             return signature.input(name) == TracedInput::parameter;
@@ -179,18 +157,30 @@ void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& si
             "forward(), and what depends on it make an input";
         throw UserError(std::move(d));
     }
-    if (drawn.empty()) return;
-    Diagnostic d;
-    d.message = "the model draws random numbers as it runs, which a program does not do";
-    d.expected = "a model that computes the same of the same inputs";
-    d.actual = drawn.text();
-    d.help =
-        "if it does so in training mode alone, as dropouts do, call model.eval() before the export; else make the "
-        "numbers an input, and draw them where the data is made";
-    throw UserError(std::move(d));
 }
 
-void warn_of_eval_mode(const onnx::GraphProto& graph, Report& report) {
+std::optional<double> attention_dropout(const onnx::NodeProto& node) {
+    const std::optional<TracedCall> call = traced_call(node);
+    if (!call) return std::nullopt;
+    for (const ModeCall& m : mode_calls) {
+        if (!m.kept || !m.flag.name.empty() || m.call != without_overload(call->target)) continue;
+        const double rate = std::strtod(call->argument(m.rate.position, m.rate.name).c_str(), nullptr);
+        if (rate > 0) return rate;
+    }
+    return std::nullopt;
+}
+
+bool is_switched_off_dropout(const onnx::NodeProto& node) {
+    if (node.op_type() != "Identity") return false;
+    if (provenance_of(node).module_class.find("Dropout") != std::string::npos) return true;
+    const std::optional<TracedCall> call = traced_call(node);
+    const std::string* trace = metadata(node, "pkg.torch.onnx.stack_trace");
+    if (!call || call->target != "aten.clone.default" || trace == nullptr) return false;
+    const std::size_t line = trace->rfind('\n');
+    return line != std::string::npos && trace->find("dropout(", line) != std::string::npos;
+}
+
+void warn_of_eval_mode(const onnx::GraphProto& graph, bool dropout, Report& report) {
     // Without running statistics, the exporter has the graph compute those of the batch.
     const auto of_the_batch = [&](const onnx::NodeProto& norm) {
         constexpr int mean = 3;
@@ -211,10 +201,10 @@ void warn_of_eval_mode(const onnx::GraphProto& graph, Report& report) {
         add(dropouts, place_of(node));
         ++calls;
     }
-    if (!dropouts.empty())
+    if (!dropouts.empty() && !dropout)
         report.warning("dropout", some(dropouts),
                        fmt::format("{}{} switched off, since the export is of a model in eval() mode: it is trained "
-                                   "without, and what p was the export does not tell",
+                                   "without, and what p was the export does not tell (--dropout P trains with it)",
                                    dropouts.size() == 1 ? "is" : fmt::format("these {} are", dropouts.size()),
                                    calls == dropouts.size() ? "" : fmt::format(", in {} calls,", calls)));
     if (!norms.empty())

@@ -2,14 +2,17 @@
 // What a model does in training mode alone: dropout, norms by the statistics of the batch, buffers that move. Of an
 // export in training mode the operators do not tell (a BatchNormalization without training_mode would take running
 // statistics, attention's Dropout has no training_mode either, and the exporter's optimiser folds the one into a
-// product and drops the other); the traced calls and the program's signature do. It is refused: run as written it would
-// be another model. So are a buffer that changes as the model runs, and numbers that it draws: in whatever mode, a
-// program does neither.
+// product and drops the other); the traced calls and the program's signature do. Dropout is kept, and put back where it
+// was dropped; all else is refused: run as written it would be another model. So is a buffer that changes as the model
+// runs: in whatever mode, a program does not do that.
 //
-// Of an export in eval() mode dropout is an Identity: the model is trained without it, which is said.
+// Of an export in eval() mode dropout is an Identity: the model is trained without it, which is said, or with the rate
+// that --dropout gives.
 #pragma once
 
 #include <onnx/onnx_pb.h>
+
+#include <optional>
 
 #include "compiler/frontend/onnx/traced_program.h"
 #include "compiler/support/report.h"
@@ -17,10 +20,16 @@
 namespace thunderc::onnx_frontend {
 
 // Throws UserError where the graph was exported in training mode and that changes what it computes, and where it
-// changes a buffer or draws numbers.
+// changes a buffer.
 void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& signature);
 
-// Names dropouts that are switched off, and norms that take running statistics.
-void warn_of_eval_mode(const onnx::GraphProto& graph, Report& report);
+// Names dropouts that are switched off, and norms that take running statistics. `dropout`: --dropout switches them on.
+void warn_of_eval_mode(const onnx::GraphProto& graph, bool dropout, Report& report);
+
+// The rate of the dropout that the traced call of an attention makes of its probabilities; nullopt: none.
+std::optional<double> attention_dropout(const onnx::NodeProto& node);
+
+// Whether an Identity is what the exporter made of a dropout in eval() mode.
+bool is_switched_off_dropout(const onnx::NodeProto& node);
 
 }  // namespace thunderc::onnx_frontend

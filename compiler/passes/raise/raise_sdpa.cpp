@@ -35,6 +35,7 @@ struct Attention {
     bool causal = false;
     std::int64_t window = 0;
     std::optional<Padding> padding;
+    double dropout = 0;   // of the probabilities
     bool finite = false;  // what padding hides is lowered by a finite number, not by -inf
     std::int64_t B = 0, NH = 0, KVH = 0, T = 0, S = 0, HS = 0;
     Matched matched;
@@ -65,10 +66,15 @@ bool says_nothing_to_read(const Definitions& d, Value v, Value scores, Matched& 
     return true;
 }
 
-// The backward pass through the probabilities: dropped NaNs, or rows without a key set to 0 before and behind the
-// softmax; casts, the softmax. Gives the scores.
-std::optional<Value> scores_of(const Definitions& d, Value v, Matched& matched) {
+// The backward pass through the probabilities: their dropout, dropped NaNs, or rows without a key set to 0 before and
+// behind the softmax; casts, the softmax. Gives the scores.
+std::optional<Value> scores_of(const Definitions& d, Value v, Matched& matched, double& dropout) {
     v = d.uncast(v, matched);
+    if (const Op* drops = d.op(v, "unplaced_dropout")) {
+        dropout = drops->attributes.number("rate");
+        matched.add(drops);
+        v = d.uncast(drops->operands[0], matched);
+    }
     Value guard;
     if (const Op* select = d.op(v, "select")) {
         const Op* nan = d.op(select->operands[0], "is_nan");
@@ -124,7 +130,7 @@ class Matcher {
     // nullopt where it does not begin like attention; throws Declined where it does and something does not fit.
     std::optional<Attention> run() {
         if (op_.name != "matmul") return std::nullopt;
-        const std::optional<Value> masked = scores_of(d_, op_.operands[0], a_.matched);
+        const std::optional<Value> masked = scores_of(d_, op_.operands[0], a_.matched, a_.dropout);
         if (!masked || !leads_to_product(d_, *masked)) return std::nullopt;
         a_.matched.add(&op_);
         const Dims& scores = d_.type(*masked).dims;
@@ -315,6 +321,7 @@ void emit(Rewriter& rewriter, const Op& op, const Attention& a, Report& report) 
     Attributes attributes = {{"scale", a.scale}};
     if (a.causal) attributes.set("causal", true);
     if (a.window > 0) attributes.set("window", a.window);
+    if (a.dropout > 0) attributes.set("dropout", a.dropout);
     b.set_provenance(provenance);
     Value out = b.emit("sdpa", std::move(operands), std::move(attributes))[0];
     b.set_provenance(place(provenance));

@@ -129,7 +129,7 @@ class Simplifier {
         if (op.results.size() == 1)
             if (Value v = shorter(op); v && has_rows_of(v, op.results[0])) return {v};
         const bool structural = op_def(op.name).level == OpLevel::structural;
-        if (!structural || is_constant_op(op)) {
+        if ((!structural || is_constant_op(op)) && !op_def(op.name).draws) {
             const std::size_t hash = hash_of(op);
             auto [begin, end] = seen_.equal_range(hash);
             for (auto at = begin; at != end; ++at) {

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "device/api.h"
+#include "support/philox.h"
 
 namespace thunder {
 namespace attention_test {
@@ -19,29 +20,35 @@ struct Case {
     std::int64_t window;
     bool padding;
     std::int64_t gap;  // between the positions of each tensor
+    double kept = 1;   // of the probabilities
     std::string text() const {
         std::ostringstream text;
         text << "B" << B << " T" << T << " S" << S << " NH" << NH << " KVH" << KVH << " HS" << HS;
-        text << (causal ? " causal" : "") << " window " << window << (padding ? " padding" : "") << " gap " << gap;
+        text << (causal ? " causal" : "") << " window " << window << (padding ? " padding" : "") << " gap " << gap
+             << " kept " << kept;
         return text.str();
     }
 };
 
 const Case cases[] = {
-    {1, 1, 1, 1, 1, 16, false, 0, false, 0},     {1, 1, 1, 1, 1, 5, true, 0, false, 0},
-    {2, 64, 64, 4, 4, 16, true, 0, false, 0},    {1, 129, 129, 2, 1, 64, true, 0, false, 0},
-    {2, 50, 50, 6, 2, 24, true, 0, false, 3},    {1, 200, 200, 2, 2, 40, true, 37, false, 0},
-    {1, 131, 131, 3, 1, 16, true, 1, false, 1},  {2, 33, 70, 4, 2, 32, false, 0, false, 5},
-    {1, 33, 170, 2, 2, 16, true, 0, false, 0},   {1, 100, 40, 2, 1, 16, true, 0, false, 0},
-    {3, 70, 70, 2, 2, 16, true, 0, true, 0},     {2, 49, 130, 4, 1, 80, false, 0, true, 0},
-    {1, 97, 97, 1, 1, 256, true, 0, false, 0},   {1, 150, 190, 2, 1, 128, true, 50, true, 2},
-    {1, 260, 260, 5, 5, 16, true, 64, false, 0}, {1, 20, 300, 1, 1, 48, false, 0, false, 0},
+    {1, 1, 1, 1, 1, 16, false, 0, false, 0},        {1, 1, 1, 1, 1, 5, true, 0, false, 0},
+    {2, 64, 64, 4, 4, 16, true, 0, false, 0},       {1, 129, 129, 2, 1, 64, true, 0, false, 0},
+    {2, 50, 50, 6, 2, 24, true, 0, false, 3},       {1, 200, 200, 2, 2, 40, true, 37, false, 0},
+    {1, 131, 131, 3, 1, 16, true, 1, false, 1},     {2, 33, 70, 4, 2, 32, false, 0, false, 5},
+    {1, 33, 170, 2, 2, 16, true, 0, false, 0},      {1, 100, 40, 2, 1, 16, true, 0, false, 0},
+    {3, 70, 70, 2, 2, 16, true, 0, true, 0},        {2, 49, 130, 4, 1, 80, false, 0, true, 0},
+    {1, 97, 97, 1, 1, 256, true, 0, false, 0},      {1, 150, 190, 2, 1, 128, true, 50, true, 2},
+    {1, 260, 260, 5, 5, 16, true, 64, false, 0},    {1, 20, 300, 1, 1, 48, false, 0, false, 0},
+    {2, 50, 50, 6, 2, 24, true, 0, false, 3, 0.8},  {1, 131, 131, 3, 1, 16, true, 40, false, 1, 0.5},
+    {2, 49, 130, 4, 1, 80, false, 0, true, 0, 0.9}, {3, 70, 70, 2, 2, 16, true, 0, true, 0, 0.9},
 };
 
 // Tensors of a case, and their gradients.
 struct Tensors {
     std::vector<float> q, k, v, dout, out, lse, dq, dk, dv;
     std::vector<char> keys;  // as boolean
+    std::vector<std::int64_t> numbers = {7, 0x500000001, 9};
+    std::int64_t seed = 0x100000003, draw = 5;
     std::int64_t ld_q, ld_k;
 
     explicit Tensors(const Case& c) : ld_q(c.NH * c.HS + c.gap), ld_k(c.KVH * c.HS + c.gap) {
@@ -57,6 +64,17 @@ struct Tensors {
     }
 };
 
+// What the probability is multiplied by.
+double weight_of(const Case& c, const Tensors& t, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+    if (c.kept == 1) return 1;
+    const auto number = static_cast<std::uint64_t>(t.numbers[static_cast<std::size_t>(b)]);
+    const std::int64_t place = (h * c.T + i) * c.S + j;
+    const PhiloxCounter words = philox({static_cast<std::uint32_t>(place / 4), 0, static_cast<std::uint32_t>(number),
+                                        static_cast<std::uint32_t>(number >> 32)},
+                                       {static_cast<std::uint32_t>(t.draw), static_cast<std::uint32_t>(t.seed)});
+    return (words[static_cast<std::size_t>(place % 4)] >> 8) * 0x1p-24 < c.kept ? 1 / c.kept : 0;
+}
+
 float scale_of(const Case& c) {
     return 1.0F / std::sqrt(static_cast<float>(c.HS));
 }
@@ -70,6 +88,10 @@ void forward(const Case& c, Tensors& t, Stream& stream) {
                        .padding = t.padding(c),
                        .causal = c.causal,
                        .window = c.window,
+                       .seed = c.kept == 1 ? nullptr : &t.seed,
+                       .draw = &t.draw,
+                       .numbers = t.numbers.data(),
+                       .kept = c.kept,
                        .scale = scale_of(c),
                        .B = c.B,
                        .T = c.T,
@@ -96,6 +118,10 @@ void backward(const Case& c, Tensors& t, Stream& stream) {
                         .padding = t.padding(c),
                         .causal = c.causal,
                         .window = c.window,
+                        .seed = c.kept == 1 ? nullptr : &t.seed,
+                        .draw = &t.draw,
+                        .numbers = t.numbers.data(),
+                        .kept = c.kept,
                         .scale = scale_of(c),
                         .B = c.B,
                         .T = c.T,
@@ -161,7 +187,8 @@ struct Exact {
                     for (std::int64_t d = 0; d < c.HS; ++d) {
                         double o = 0;
                         for (std::int64_t j = 0; j < c.S; ++j)
-                            o += x[static_cast<std::size_t>(j)] * static_cast<double>(t.v[k_at(b, j, kv, d)]);
+                            o += weight_of(c, t, b, h, i, j) * x[static_cast<std::size_t>(j)] *
+                                 static_cast<double>(t.v[k_at(b, j, kv, d)]);
                         out[q_at(b, i, h, d)] = o;
                         D += o * static_cast<double>(t.dout[q_at(b, i, h, d)]);
                         dq[q_at(b, i, h, d)] = 0;
@@ -173,9 +200,9 @@ struct Exact {
                         for (std::int64_t d = 0; d < c.HS; ++d)
                             dp += static_cast<double>(t.dout[q_at(b, i, h, d)]) *
                                   static_cast<double>(t.v[k_at(b, j, kv, d)]);
-                        const double ds = p * (dp - D) * scale;
+                        const double weight = weight_of(c, t, b, h, i, j), ds = p * (dp * weight - D) * scale;
                         for (std::int64_t d = 0; d < c.HS; ++d) {
-                            dv[k_at(b, j, kv, d)] += p * static_cast<double>(t.dout[q_at(b, i, h, d)]);
+                            dv[k_at(b, j, kv, d)] += p * weight * static_cast<double>(t.dout[q_at(b, i, h, d)]);
                             dq[q_at(b, i, h, d)] += ds * static_cast<double>(t.k[k_at(b, j, kv, d)]);
                             dk[k_at(b, j, kv, d)] += ds * static_cast<double>(t.q[q_at(b, i, h, d)]);
                         }

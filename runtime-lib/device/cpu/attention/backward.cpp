@@ -2,6 +2,7 @@
 // Attention, backward (Dao et al. 2022, algorithm 4). With P = softmax of the scores, recomputed from lse, and
 // D = rowsum(dout * out):
 //     dV = Pᵀ dout;   dP = dout Vᵀ;   dS = P * (dP - D) * scale;   dQ = dS K;   dK = dSᵀ Q
+// Where probabilities are dropped, W holding 0 or 1 / kept for each: dV = (W * P)ᵀ dout, dP = W * (dout Vᵀ).
 //
 // Work is done in pairs of a block of queries and a block of keys. dQ adds over blocks of keys, dK and dV over query
 // heads and blocks of queries, always in ascending order, so that the bits are the same however the pairs are shared
@@ -35,6 +36,7 @@ struct Problem {
     Mask mask;
     float scale, factor;
     std::int64_t NH, KVH, HS;
+    Dropout dropout;
 };
 
 // Which gradients a pass over a pair makes.
@@ -76,6 +78,20 @@ void pair_backward(const Problem& p, std::int64_t b, std::int64_t h, std::int64_
             mask_scores(x, from, to, block, t0 + r + i, p.mask, padding, p.factor);
             const std::int64_t at = (b * p.NH + h) * p.mask.T + t0 + r + i;
             const float shift = p.shift[at], D = p.D[at], scale = p.scale;
+            if (p.dropout) {
+                alignas(64) std::uint32_t buffer[Dropout::buffer];
+                const std::uint32_t* words = p.dropout.words(buffer, b, h, t0 + r + i, block, from, to);
+                const std::int32_t below = p.dropout.below;
+                const float factor = p.dropout.factor;
+#pragma omp simd
+                for (std::int64_t j = from; j < to; ++j) {
+                    const float weight = static_cast<std::int32_t>(words[j - from] >> 8) < below ? factor : 0.0F;
+                    const float probability = exp2_nonpositive(x[j] - shift);
+                    x[j] = probability * weight;
+                    dx[j] = probability * (dx[j] * weight - D) * scale;
+                }
+                continue;
+            }
 #pragma omp simd
             for (std::int64_t j = from; j < to; ++j) {
                 const float probability = exp2_nonpositive(x[j] - shift);
@@ -158,7 +174,8 @@ void attention_backward(const AttentionBackward& call, Stream& stream) {
                     call.scale * log2e,
                     NH,
                     KVH,
-                    HS};
+                    HS,
+                    Dropout::of(call)};
     const std::int64_t key_blocks = blocks_of(S), query_blocks = (T + query_block - 1) / query_block, units = B * KVH;
     const int threads = stream.threads();
     const bool by_heads = units >= 4 * threads || units % threads == 0;

@@ -34,6 +34,7 @@ struct Problem {
     Mask mask;
     float factor;  // scale in units of log2
     std::int64_t NH, KVH, HS;
+    Dropout dropout;
 };
 
 // Queries [t0, t0 + rows) of one head.
@@ -71,6 +72,14 @@ void query_block_forward(const Problem& p, std::int64_t b, std::int64_t h, std::
                     x[j] = exp2_nonpositive(x[j] - shift);
                     sum += x[j];
                 }
+                if (p.dropout) {
+                    alignas(64) std::uint32_t buffer[Dropout::buffer];
+                    const std::uint32_t* words = p.dropout.words(buffer, b, h, t0 + r + i, block, from, to);
+                    const std::int32_t below = p.dropout.below;
+#pragma omp simd
+                    for (std::int64_t j = from; j < to; ++j)
+                        x[j] = static_cast<std::int32_t>(words[j - from] >> 8) < below ? x[j] : 0.0F;
+                }
                 largest[r + i] = after;
                 if (after == before) {
                     total[r + i] += sum;
@@ -91,7 +100,7 @@ void query_block_forward(const Problem& p, std::int64_t b, std::int64_t h, std::
         float* out = p.out.at(b, t0 + i, h);
         const float* row = sums + i * HS;
         // a row that may read nothing gives 0
-        const float inverse = total[i] == 0.0F ? 0.0F : 1.0F / total[i];
+        const float inverse = total[i] == 0.0F ? 0.0F : p.dropout.factor / total[i];
 #pragma omp simd
         for (std::int64_t d = 0; d < HS; ++d) out[d] = row[d] * inverse;
         p.lse[(b * p.NH + h) * p.mask.T + t0 + i] = total[i] == 0.0F ? lowest : largest[i] * ln2 + std::log(total[i]);
@@ -121,7 +130,8 @@ void attention_forward(const AttentionForward& call, Stream& stream) {
                           call.scale * log2e,
                           NH,
                           KVH,
-                          HS};
+                          HS,
+                          Dropout::of(call)};
     const std::int64_t key_blocks = blocks_of(S), query_blocks = (T + query_block - 1) / query_block;
     parallel_rows(B * KVH * key_blocks, key_block * HS, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i)

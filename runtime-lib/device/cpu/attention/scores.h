@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "device/cpu/attention/tile.h"
+#include "device/cpu/draw.h"
 #include "device/cpu/vec_math.h"
 
 namespace thunder::attention {
@@ -86,6 +87,34 @@ inline float mask_scores(float* x, std::int64_t from, std::int64_t to, std::int6
     }
     return largest;
 }
+
+// Dropout of the probabilities; no numbers: none.
+struct Dropout {
+    const std::int64_t* numbers = nullptr;  // (B)
+    PhiloxKey key{};
+    std::int32_t below = 0;
+    float factor = 1.0F;  // of what stays
+    std::int64_t T = 0, S = 0;
+
+    template <typename Call>
+    static Dropout of(const Call& call) {
+        if (!call.seed) return {};
+        return {static_cast<const std::int64_t*>(call.numbers.data),
+                key_of_draw(call.seed, call.draw),
+                draw_threshold(call.kept),
+                static_cast<float>(1 / call.kept),
+                call.T,
+                call.S};
+    }
+    explicit operator bool() const { return numbers != nullptr; }
+
+    // Words for row t of head h over keys [from, to) of a block that begins at key `block`: word j - from.
+    static constexpr std::int64_t buffer = words_for(key_block);
+    const std::uint32_t* words(std::uint32_t* buffer, std::int64_t b, std::int64_t h, std::int64_t t,
+                               std::int64_t block, std::int64_t from, std::int64_t to) const {
+        return draw_words(buffer, (h * T + t) * S + block + from, to - from, numbers[b], key);
+    }
+};
 
 // A tensor of heads as the calls give it: element d of head h at position s of sequence b.
 template <typename T>

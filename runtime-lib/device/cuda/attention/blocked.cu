@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
 #include "device/call_types.h"
 #include "device/cuda/attention/attention.h"
 #include "device/cuda/attention/blocked.cuh"
@@ -23,11 +25,19 @@ bundled::AttentionSizes sizes_of(const Call& c) {
     a.window = c.window;
     a.scale = c.scale;
     a.causal = c.causal;
+    if (c.seed) {
+        a.dropout = static_cast<float>(1 / c.kept);
+        a.below = static_cast<std::uint32_t>(std::ceil(c.kept * 0x1p24));
+    }
     a.ld_q = or_dense(c.ld_q, c.NH * c.HS);
     a.ld_k = or_dense(c.ld_k, c.KVH * c.HS);
     a.ld_v = or_dense(c.ld_v, c.KVH * c.HS);
     a.ld_out = or_dense(c.ld_out, c.NH * c.HS);
     return a;
+}
+
+const std::int64_t* number_at(const Input& input) {
+    return static_cast<const std::int64_t*>(input.data);
 }
 
 template <typename Call>
@@ -80,7 +90,8 @@ void forward(const AttentionForward& call, Stream& stream) {
     launch("attention_forward", Kernels<T>::forward(call.HS), (call.T + rows - 1) / rows * call.NH * call.B,
            bundled::attention_threads, stream, static_cast<T*>(call.out.data), static_cast<float*>(call.lse.data),
            static_cast<const T*>(call.q.data), static_cast<const T*>(call.k.data), static_cast<const T*>(call.v.data),
-           static_cast<const bool*>(call.padding.data), sizes_of(call));
+           static_cast<const bool*>(call.padding.data), number_at(call.seed), number_at(call.draw),
+           number_at(call.numbers), sizes_of(call));
 }
 
 template <typename T>
@@ -99,10 +110,11 @@ void backward(const AttentionBackward& call, Stream& stream) {
     launch("attention_delta", Kernels<T>::delta(), (positions + 3) / 4, bundled::attention_threads, stream, delta, dout,
            static_cast<const T*>(call.out.data), a);
     launch("attention_dq", Kernels<T>::dq(call.HS), (call.T + rows - 1) / rows * call.NH * call.B,
-           bundled::attention_threads, stream, static_cast<T*>(call.dq.data), dout, q, k, v, lse, delta, padding, a);
+           bundled::attention_threads, stream, static_cast<T*>(call.dq.data), dout, q, k, v, lse, delta, padding,
+           number_at(call.seed), number_at(call.draw), number_at(call.numbers), a);
     launch("attention_dkv", Kernels<T>::dkv(call.HS), (call.S + rows - 1) / rows * call.KVH * call.B,
            bundled::attention_threads, stream, static_cast<T*>(call.dk.data), static_cast<T*>(call.dv.data), dout, q, k,
-           v, lse, delta, padding, a);
+           v, lse, delta, padding, number_at(call.seed), number_at(call.draw), number_at(call.numbers), a);
 }
 
 }  // namespace

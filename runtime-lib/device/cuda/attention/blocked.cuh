@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in blocks of our own, where cuDNN has none: f32, padding masks, sizes of heads that it does not take.
-// softmax(scale q kᵀ + mask) v, with the online softmax of Milakov and Gimelshein 2018, as Dao et al. 2022 arrange it.
+// Attention in blocks of our own, where cuDNN has none: f32, padding masks, dropout, sizes of heads that it does not
+// take. softmax(scale q kᵀ + mask) v, with the online softmax of Milakov and Gimelshein 2018, as Dao et al. 2022
+// arrange it.
 //
 // One scheme for the forward pass and both backward passes: a block of four warps owns some rows (queries; or keys, in
 // the one to k and v), each warp R of them, and walks over tiles of 32 columns (keys; or queries) that lie in shared
@@ -8,7 +9,7 @@
 // sum. What is added to a row is added in the order of the columns: the same bits in every run.
 #pragma once
 
-#include "device/cuda/kernels/bundled.h"
+#include "device/cuda/kernels/draw.h"
 
 namespace thunder::bundled {
 
@@ -20,6 +21,8 @@ struct AttentionSizes {
     std::int64_t ld_q, ld_k, ld_v, ld_out, ld_dout, ld_dq, ld_dk, ld_dv;
     float scale;
     bool causal;
+    float dropout;        // of probabilities that stay: 1 / kept
+    std::uint32_t below;  // which stay; 0: all, and nothing is drawn
 };
 
 // Whether position t may read key s, but for padding.
@@ -34,6 +37,20 @@ THUNDER_FUNCTION bool tiles_meet(const AttentionSizes& a, std::int64_t t, std::i
     if (!a.causal) return true;
     const std::int64_t shift = a.S - a.T;
     return s <= t + rows - 1 + shift && (a.window == 0 || s + columns - 1 > t + shift - a.window);
+}
+
+// What probability s of row t of head h is multiplied by: 0, or 1 / kept.
+THUNDER_FUNCTION float kept_weight(const AttentionSizes& a, Global<const std::int64_t> seed,
+                                   Global<const std::int64_t> draw, Global<const std::int64_t> numbers, std::int64_t b,
+                                   std::int64_t h, std::int64_t t, std::int64_t s) {
+    const std::int64_t place = (h * a.T + t) * a.S + s;
+    const Drawn drawn = drawn_at(place / 4, numbers[b], draw[0], seed[0]);
+    const int w = static_cast<int>(place % 4);
+    const std::uint32_t word = w == 0   ? drawn.words[0]
+                               : w == 1 ? drawn.words[1]
+                               : w == 2 ? drawn.words[2]
+                                        : drawn.words[3];
+    return (word >> 8) < a.below ? a.dropout : 0.0F;
 }
 
 // to[i][d] = head h of positions [first, first + count) of batch b, 0 past the end; rows of `stride` elements.
@@ -104,7 +121,9 @@ THUNDER_FUNCTION void store_rows(Global<T> to, const float (&sums)[R][D / 32], c
 
 template <int D, int R, typename T>
 THUNDER_FUNCTION void attention_forward(Global<T> out, Global<float> lse, Global<const T> q, Global<const T> k,
-                                        Global<const T> v, Global<const bool> padding, const AttentionSizes& a) {
+                                        Global<const T> v, Global<const bool> padding, Global<const std::int64_t> seed,
+                                        Global<const std::int64_t> draw, Global<const std::int64_t> numbers,
+                                        const AttentionSizes& a) {
     constexpr int rows = attention_warps * R;
     THUNDER_SHARED(float, queries, rows* D);
     THUNDER_SHARED(float, tile, tile_columns*(D + 1));
@@ -139,7 +158,9 @@ THUNDER_FUNCTION void attention_forward(Global<T> out, Global<float> lse, Global
             total[r] = total[r] * shrink + warp_sum(weight);
             THUNDER_UNROLL
             for (int c = 0; c < D / 32; ++c) sums[r][c] *= shrink;
-            weights[row * tile_columns + lane()] = weight;
+            const bool drops = reads && a.below != 0;
+            weights[row * tile_columns + lane()] =
+                drops ? weight * kept_weight(a, seed, draw, numbers, b, h, t0 + row, s) : weight;
         }
         barrier();
         load_positions<D>(tile, tile_columns, D + 1, v, b, a.S, s0, kv, a.ld_v, a.HS);
@@ -174,11 +195,14 @@ THUNDER_FUNCTION void attention_delta(Global<float> delta, Global<const T> dout,
     if (inside && lane() == 0) delta[at] = sum;
 }
 
-// With p = exp(scale q.k - lse) and ds = p (dout.v - delta) scale: dq = sum over keys of ds k.
+// With p = exp(scale q.k - lse) and ds = p (w dout.v - delta) scale, where w is what dropout multiplies p by: dq = sum
+// over keys of ds k.
 template <int D, int R, typename T>
 THUNDER_FUNCTION void attention_dq(Global<T> dq, Global<const T> dout, Global<const T> q, Global<const T> k,
                                    Global<const T> v, Global<const float> lse, Global<const float> delta,
-                                   Global<const bool> padding, const AttentionSizes& a) {
+                                   Global<const bool> padding, Global<const std::int64_t> seed,
+                                   Global<const std::int64_t> draw, Global<const std::int64_t> numbers,
+                                   const AttentionSizes& a) {
     constexpr int rows = attention_warps * R;
     THUNDER_SHARED(float, queries, rows* D);
     THUNDER_SHARED(float, douts, rows* D);
@@ -211,6 +235,10 @@ THUNDER_FUNCTION void attention_dq(Global<T> dq, Global<const T> dout, Global<co
         for (int r = 0; r < R; ++r) {
             const bool reads = key && may_read(a, t0 + warp() * R + r, s);
             p[r] = reads ? math::exp(p[r] * a.scale - lse_of[r]) : 0.0F;
+            // until dp is known, where its own thread finds it again: registers are few
+            if (a.below != 0 && reads)
+                weights[(warp() * R + r) * tile_columns + lane()] =
+                    kept_weight(a, seed, draw, numbers, b, h, t0 + warp() * R + r, s);
         }
         barrier();
         load_positions<D>(tile, tile_columns, D + 1, v, b, a.S, s0, kv, a.ld_v, a.HS);
@@ -218,8 +246,11 @@ THUNDER_FUNCTION void attention_dq(Global<T> dq, Global<const T> dout, Global<co
         float dp[R];
         dots<D>(dp, douts, tile);
         THUNDER_UNROLL
-        for (int r = 0; r < R; ++r)
-            weights[(warp() * R + r) * tile_columns + lane()] = p[r] * (dp[r] - delta_of[r]) * a.scale;
+        for (int r = 0; r < R; ++r) {
+            const int at = (warp() * R + r) * tile_columns + lane();
+            if (a.below != 0) dp[r] *= p[r] == 0.0F ? 0.0F : weights[at];
+            weights[at] = p[r] * (dp[r] - delta_of[r]) * a.scale;
+        }
         barrier();
         load_positions<D>(tile, tile_columns, D + 1, k, b, a.S, s0, kv, a.ld_k, a.HS);
         barrier();
@@ -228,12 +259,14 @@ THUNDER_FUNCTION void attention_dq(Global<T> dq, Global<const T> dout, Global<co
     store_rows<D, R>(dq, sums, one, b, a.T, t0, h, a.ld_dq, a.HS);
 }
 
-// dv = sum over queries of p dout, dk = sum over queries of ds q; over all query heads that read the key head, in
+// dv = sum over queries of w p dout, dk = sum over queries of ds q; over all query heads that read the key head, in
 // order.
 template <int D, int R, typename T>
 THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> dout, Global<const T> q,
                                     Global<const T> k, Global<const T> v, Global<const float> lse,
-                                    Global<const float> delta, Global<const bool> padding, const AttentionSizes& a) {
+                                    Global<const float> delta, Global<const bool> padding,
+                                    Global<const std::int64_t> seed, Global<const std::int64_t> draw,
+                                    Global<const std::int64_t> numbers, const AttentionSizes& a) {
     constexpr int rows = attention_warps * R;
     THUNDER_SHARED(float, keys, rows* D);
     THUNDER_SHARED(float, values, rows* D);
@@ -244,7 +277,7 @@ THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> 
     const std::int64_t kv = block_index() / blocks % a.KVH, b = block_index() / blocks / a.KVH;
     load_positions<D>(keys, rows, D, k, b, a.S, s0, kv, a.ld_k, a.HS);
     load_positions<D>(values, rows, D, v, b, a.S, s0, kv, a.ld_v, a.HS);
-    float dk_sums[R][D / 32] = {}, dv_sums[R][D / 32] = {}, p[R], one[R];
+    float dk_sums[R][D / 32] = {}, dv_sums[R][D / 32] = {}, p[R], stays[R], one[R];
     bool key[R];
     THUNDER_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -267,7 +300,8 @@ THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> 
                 const int row = warp() * R + r;
                 const bool reads = key[r] && may_read(a, t, s0 + row);
                 p[r] = reads ? math::exp(p[r] * a.scale - lse_of) : 0.0F;
-                weights[row * tile_columns + lane()] = p[r];
+                stays[r] = reads && a.below != 0 ? kept_weight(a, seed, draw, numbers, b, h, t, s0 + row) : 1.0F;
+                weights[row * tile_columns + lane()] = p[r] * stays[r];
             }
             barrier();
             load_positions<D>(tile, tile_columns, D + 1, dout, b, a.T, t0, h, a.ld_dout, a.HS);
@@ -276,7 +310,7 @@ THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> 
             float dp[R];
             dots<D>(dp, values, tile);
             THUNDER_UNROLL
-            for (int r = 0; r < R; ++r) p[r] *= (dp[r] - delta_of) * a.scale;
+            for (int r = 0; r < R; ++r) p[r] *= (dp[r] * stays[r] - delta_of) * a.scale;
             barrier();
             THUNDER_UNROLL
             for (int r = 0; r < R; ++r) weights[(warp() * R + r) * tile_columns + lane()] = p[r];
@@ -290,23 +324,29 @@ THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> 
 }
 
 // D: sizes of heads up to it; R: rows of a warp, so that the arrays fit into 48 KB.
-#define BUNDLED_ATTENTION(suffix, T, D, R)                                                                        \
-    THUNDER_KERNEL(128, 4)                                                                                        \
-    bundled_attention_forward_##suffix(Global<T> out, Global<float> lse, Global<const T> q, Global<const T> k,    \
-                                       Global<const T> v, Global<const bool> padding, AttentionSizes sizes) {     \
-        attention_forward<D, R, T>(out, lse, q, k, v, padding, sizes);                                            \
-    }                                                                                                             \
-    THUNDER_KERNEL(128, 4)                                                                                        \
-    bundled_attention_dq_##suffix(Global<T> dq, Global<const T> dout, Global<const T> q, Global<const T> k,       \
-                                  Global<const T> v, Global<const float> lse, Global<const float> delta,          \
-                                  Global<const bool> padding, AttentionSizes sizes) {                             \
-        attention_dq<D, R, T>(dq, dout, q, k, v, lse, delta, padding, sizes);                                     \
-    }                                                                                                             \
-    THUNDER_KERNEL(128, 3)                                                                                        \
-    bundled_attention_dkv_##suffix(Global<T> dk, Global<T> dv, Global<const T> dout, Global<const T> q,           \
-                                   Global<const T> k, Global<const T> v, Global<const float> lse,                 \
-                                   Global<const float> delta, Global<const bool> padding, AttentionSizes sizes) { \
-        attention_dkv<D, R, T>(dk, dv, dout, q, k, v, lse, delta, padding, sizes);                                \
+#define BUNDLED_ATTENTION(suffix, T, D, R)                                                                             \
+    THUNDER_KERNEL(128, 4)                                                                                             \
+    bundled_attention_forward_##suffix(Global<T> out, Global<float> lse, Global<const T> q, Global<const T> k,         \
+                                       Global<const T> v, Global<const bool> padding, Global<const std::int64_t> seed, \
+                                       Global<const std::int64_t> draw, Global<const std::int64_t> numbers,            \
+                                       AttentionSizes sizes) {                                                         \
+        attention_forward<D, R, T>(out, lse, q, k, v, padding, seed, draw, numbers, sizes);                            \
+    }                                                                                                                  \
+    THUNDER_KERNEL(128, 4)                                                                                             \
+    bundled_attention_dq_##suffix(Global<T> dq, Global<const T> dout, Global<const T> q, Global<const T> k,            \
+                                  Global<const T> v, Global<const float> lse, Global<const float> delta,               \
+                                  Global<const bool> padding, Global<const std::int64_t> seed,                         \
+                                  Global<const std::int64_t> draw, Global<const std::int64_t> numbers,                 \
+                                  AttentionSizes sizes) {                                                              \
+        attention_dq<D, R, T>(dq, dout, q, k, v, lse, delta, padding, seed, draw, numbers, sizes);                     \
+    }                                                                                                                  \
+    THUNDER_KERNEL(128, 3)                                                                                             \
+    bundled_attention_dkv_##suffix(Global<T> dk, Global<T> dv, Global<const T> dout, Global<const T> q,                \
+                                   Global<const T> k, Global<const T> v, Global<const float> lse,                      \
+                                   Global<const float> delta, Global<const bool> padding,                              \
+                                   Global<const std::int64_t> seed, Global<const std::int64_t> draw,                   \
+                                   Global<const std::int64_t> numbers, AttentionSizes sizes) {                         \
+        attention_dkv<D, R, T>(dk, dv, dout, q, k, v, lse, delta, padding, seed, draw, numbers, sizes);                \
     }
 BUNDLED_ATTENTION(f32_64, float, 64, 4)
 BUNDLED_ATTENTION(f32_128, float, 128, 4)

@@ -95,4 +95,28 @@ void reference_scatter_add(const ScatterAdd& call, Stream& stream) {
     });
 }
 
+void reference_random_uniform(const RandomUniform& call, Stream& stream) {
+    issue("reference_random_uniform", call, stream, [&] {
+        check_types(call);
+        const std::int64_t elements = call.rows * call.width;
+        if (elements == 0) return;
+        launch("reference_random_uniform", bundled::bundled_reference_random_uniform, reference_blocks(elements), 256,
+               stream, static_cast<float*>(call.y.data), static_cast<const std::int64_t*>(call.seed.data),
+               static_cast<const std::int64_t*>(call.draw.data), static_cast<const std::int64_t*>(call.numbers.data),
+               elements, call.width);
+    });
+}
+
+void reference_random_bernoulli(const RandomBernoulli& call, Stream& stream) {
+    issue("reference_random_bernoulli", call, stream, [&] {
+        check_types(call);
+        const std::int64_t elements = call.rows * call.width;
+        if (elements == 0) return;
+        launch("reference_random_bernoulli", bundled::bundled_reference_random_bernoulli, reference_blocks(elements),
+               256, stream, static_cast<bool*>(call.y.data), static_cast<const std::int64_t*>(call.seed.data),
+               static_cast<const std::int64_t*>(call.draw.data), static_cast<const std::int64_t*>(call.numbers.data),
+               elements, call.width, call.p);
+    });
+}
+
 }  // namespace thunder

@@ -65,6 +65,38 @@ THUNDER_FUNCTION void reference_scatter_add(Global<float> y, Global<const float>
     y[at] = static_cast<float>(sum);
 }
 
+// What philox({place / 4, number}, {draw, seed}) has in word place % 4, as a multiple of 2^-24 in [0, 1).
+THUNDER_FUNCTION double reference_drawn(std::int64_t seed, std::int64_t draw, std::int64_t number, std::int64_t place) {
+    const std::uint64_t counter = static_cast<std::uint64_t>(place) / 4, row = static_cast<std::uint64_t>(number);
+    const std::uint64_t first = static_cast<std::uint64_t>(draw), second = static_cast<std::uint64_t>(seed);
+    const std::uint64_t low = 0xFFFFFFFF;
+    std::uint64_t x[4] = {counter & low, counter >> 32, row & low, row >> 32};
+    for (std::uint64_t round = 0; round < 10; ++round) {
+        const std::uint64_t a = 0xD2511F53 * x[0], b = 0xCD9E8D57 * x[2];
+        const std::uint64_t k0 = (first + round * 0x9E3779B9) & low, k1 = (second + round * 0xBB67AE85) & low;
+        x[0] = (b >> 32) ^ x[1] ^ k0;
+        x[1] = b & low;
+        x[2] = (a >> 32) ^ x[3] ^ k1;
+        x[3] = a & low;
+    }
+    return static_cast<double>(x[place % 4] >> 8) * 0x1p-24;
+}
+
+THUNDER_KERNEL(256)
+bundled_reference_random_uniform(Global<float> y, Global<const std::int64_t> seed, Global<const std::int64_t> draw,
+                                 Global<const std::int64_t> numbers, std::int64_t elements, std::int64_t width) {
+    const std::int64_t at = global_index<256>();
+    if (at < elements) y[at] = static_cast<float>(reference_drawn(seed[0], draw[0], numbers[at / width], at % width));
+}
+
+THUNDER_KERNEL(256)
+bundled_reference_random_bernoulli(Global<bool> y, Global<const std::int64_t> seed, Global<const std::int64_t> draw,
+                                   Global<const std::int64_t> numbers, std::int64_t elements, std::int64_t width,
+                                   double p) {
+    const std::int64_t at = global_index<256>();
+    if (at < elements) y[at] = reference_drawn(seed[0], draw[0], numbers[at / width], at % width) < p;
+}
+
 #define BUNDLED_REFERENCE_MATMUL(suffix, C, A)                                                                 \
     THUNDER_KERNEL(256)                                                                                        \
     bundled_reference_matmul_##suffix(Global<C> c, Global<const A> a, Global<const A> b, ReferenceProduct p) { \
