@@ -7,6 +7,7 @@
   benchmarks/pytorch.py bound NAME                   the step's matrix products alone, each timed on its own
 
   --threads N (default 2), --steps N (default 20; the first two are left out, the others' median counts)
+  --dropout P        of a Llama: behind the embedding, of attention's probabilities, and of what each layer adds
 
 f32, AdamW without decay and clipping, one seeded batch for every step. Needs the packages of samples/llama_small/export.py and
 safetensors; --compile needs g++ too.
@@ -30,6 +31,7 @@ parser.add_argument("folder", nargs="?")
 parser.add_argument("--compile", action="store_true")
 parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--threads", type=int, default=2)
+parser.add_argument("--dropout", type=float, default=0.0)
 args = parser.parse_args()
 if (args.what == "export") != (args.folder is not None):
     parser.error("export takes a folder, the others take none")
@@ -59,9 +61,17 @@ def make():
     config = transformers.LlamaConfig(
         vocab_size=vocabulary, hidden_size=width, intermediate_size=inner, num_hidden_layers=layers,
         num_attention_heads=heads, num_key_value_heads=kv_heads, max_position_embeddings=1024, tie_word_embeddings=tied,
-        attn_implementation="sdpa")
+        attention_dropout=args.dropout, attn_implementation="sdpa")
+    model = transformers.LlamaForCausalLM(config)
+    if args.dropout > 0:
+        def dropped(module):
+            return torch.nn.Sequential(module, torch.nn.Dropout(args.dropout))
+        model.model.embed_tokens = dropped(model.model.embed_tokens)
+        for layer in model.model.layers:
+            layer.self_attn.o_proj = dropped(layer.self_attn.o_proj)
+            layer.mlp.down_proj = dropped(layer.mlp.down_proj)
     tokens = torch.randint(vocabulary, (batch, positions + 1))
-    return (Logits(transformers.LlamaForCausalLM(config)).train(), tokens[:, :-1].contiguous(),
+    return (Logits(model).train(), tokens[:, :-1].contiguous(),
             tokens[:, 1:].contiguous(), "input_ids")
 
 

@@ -70,11 +70,15 @@ bool says_nothing_to_read(const Definitions& d, Value v, Value scores, Matched& 
 // behind the softmax; casts, the softmax. Gives the scores.
 std::optional<Value> scores_of(const Definitions& d, Value v, Matched& matched, double& dropout) {
     v = d.uncast(v, matched);
-    if (const Op* drops = d.op(v, "unplaced_dropout")) {
+    // Behind what drops NaNs, or before it, where the importer put it back.
+    const auto undropped = [&](Value of) {
+        const Op* drops = dropout == 0 ? d.op(of, "unplaced_dropout") : nullptr;
+        if (drops == nullptr) return of;
         dropout = drops->attributes.number("rate");
         matched.add(drops);
-        v = d.uncast(drops->operands[0], matched);
-    }
+        return d.uncast(drops->operands[0], matched);
+    };
+    v = undropped(v);
     Value guard;
     if (const Op* select = d.op(v, "select")) {
         const Op* nan = d.op(select->operands[0], "is_nan");
@@ -86,7 +90,7 @@ std::optional<Value> scores_of(const Definitions& d, Value v, Matched& matched, 
         else
             matched.add(nan);
         matched.add(select);
-        v = d.uncast(select->operands[2], matched);
+        v = undropped(d.uncast(select->operands[2], matched));
     }
     const Op* softmax = d.op(v, "softmax");
     if (softmax == nullptr || axis_of(*softmax, d.type(v)) + 1 != d.type(v).dims.size()) return std::nullopt;

@@ -333,5 +333,40 @@ func @main(%q: f32[2,4,3,8] input "q", %k: f32[2,2,3,8] input "k", %v: f32[2,2,3
               "declined sdpa at attn: keys are repeated in another order than one after the other for each group\n");
 }
 
+// Behind what drops NaNs, before it, and alone; a second dropout is none of attention's.
+TEST(RaiseSdpa, DropoutOfTheProbabilities) {
+    const auto attention = [](const std::string& probabilities) {
+        return R"(
+func @main(%q: f32[2,4,3,8] input "q", %k: f32[2,4,8,3] input "k", %v: f32[2,4,3,8] input "v") -> (%y) {
+  %zero = constant() {value = <f32[] splat 0.0>} : f32[]
+  %s = matmul(%q, %k) {transpose_a = false, transpose_b = false} : f32[2,4,3,3]
+  %p = softmax(%s) {axis = -1} : f32[2,4,3,3]
+)" + probabilities +
+               R"(
+  %y = matmul(%d, %v) {transpose_a = false, transpose_b = false} : f32[2,4,3,8]
+}
+)";
+    };
+    for (const std::string probabilities : {R"(
+  %nan = is_nan(%p) : bool[2,4,3,3]
+  %n = select(%nan, %zero, %p) : f32[2,4,3,3]
+  %d = unplaced_dropout(%n) {rate = 0.25} : f32[2,4,3,3])",
+                                            R"(
+  %n = unplaced_dropout(%p) {rate = 0.25} : f32[2,4,3,3]
+  %nan = is_nan(%n) : bool[2,4,3,3]
+  %d = select(%nan, %zero, %n) : f32[2,4,3,3])",
+                                            R"(
+  %d = unplaced_dropout(%p) {rate = 0.25} : f32[2,4,3,3])"}) {
+        const std::string out = raised(attention(probabilities));
+        EXPECT_NE(out.find("sdpa("), std::string::npos) << out;
+        EXPECT_NE(out.find("dropout = 0.25"), std::string::npos) << out;
+        EXPECT_EQ(out.find("unplaced_dropout"), std::string::npos) << out;
+    }
+    const std::string twice = raised(attention(R"(
+  %n = unplaced_dropout(%p) {rate = 0.25} : f32[2,4,3,3]
+  %d = unplaced_dropout(%n) {rate = 0.5} : f32[2,4,3,3])"));
+    EXPECT_EQ(twice.find("sdpa("), std::string::npos) << twice;
+}
+
 }  // namespace raise_sdpa_test
 }  // namespace thunderc
