@@ -103,8 +103,9 @@ void ModelOptions::add_graph_to(CLI::App& app) {
         ->check(not_empty())
         ->type_name("NAME,...")
         ->delimiter(',');
-    app.add_option("--dropout", dropout,
-                   "the rate of every dropout, whatever the export says; off: none; export: as it was exported")
+    app.add_option(
+           "--dropout", dropout,
+           "the rate of each dropout that the export shows, whatever it says; off: none; export: as it was exported")
         ->check(CLI::Validator(
             [](std::string& text) -> std::string {
                 if (text == "off" || text == "export") return {};

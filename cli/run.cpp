@@ -81,6 +81,11 @@ Tensor argument(const std::map<std::string, Tensor>& given, const std::filesyste
         }
         return out;
     }
+    if (info.source == sample_numbers_source) {  // the first samples of a run
+        Tensor out(type);
+        for (std::int64_t k = 0; k < out.size(); ++k) out.set(k, static_cast<double>(k));
+        return out;
+    }
     const WeightSource* source = member < info.sources.size() ? info.sources[member].get() : nullptr;
     if (source != nullptr && source->read) return from_source(*source, type);
     std::vector<std::string> present;
@@ -176,6 +181,13 @@ int run_command(RunOptions o) {
         arguments.emplace_back();
         for (std::size_t m = 0; m < info.names.size(); ++m)
             arguments.back().push_back(argument(given, o.in, info, main.type(main.arguments[k]).member(), m));
+    }
+    if (std::any_of(main.ops.begin(), main.ops.end(), [](const Op& op) { return op_def(op.name).draws; })) {
+        fmt::print(
+            stderr,
+            "note: nothing is drawn: dropouts are left out, and a random number is its mean; --planned draws what "
+            "the program's first micro-step does\n");
+        std::fflush(stderr);
     }
     const std::vector<Members> results = evaluate(module, main, std::span<const Members>(arguments));
     std::vector<std::pair<std::string, Tensor>> out;

@@ -138,9 +138,10 @@ int verify_model(VerifyOptions o) {
             alone = chosen.whole ? "that of several is not compared, since the graph's batch is not bound by --batch"
                                  : "that of several is no loss of one larger batch, as the warning or the report of "
                                    "thunderc inspect says";
-        // What a dropout draws is no part of the loss: by definition there is none in it.
+        // What is drawn is no part of the loss: both sides take what it is on average.
         ModelOptions without = o.model;
-        without.compile.dropout = 0;
+        without.compile.draws = false;
+        without.silent = true;
         const bool drops = std::any_of(module.main().argument_info.begin(), module.main().argument_info.end(),
                                        [](const ArgInfo& info) { return info.source == sample_numbers_source; });
         loss = check_loss(graph, joined ? &*joined : nullptr, chosen,

@@ -31,6 +31,8 @@ struct CompileOptions {
     std::string loss = "auto";  // auto, none, or what parse_losses takes: "huber:delta=0.5"
     // the rate of every dropout, 0: none; without one that of the export
     std::optional<double> dropout;
+    // Whether what is drawn is drawn; else it is what it is on average.
+    bool draws = true;
     // parameters
     std::string trainable, constant;  // regular expressions over names; empty: none
     std::string freeze, train_only;   // the same; at most one of the two

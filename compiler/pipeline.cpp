@@ -155,7 +155,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     list.add("bound_indices",
              bound_indices);  // what is left is what a program computes: each index is shown to be inside
     list.require("place_random", [o](Module m, Report& r) {
-        return place_random(std::move(m), {.step = true, .dropout = o.dropout}, r);
+        return o.draws ? place_random(std::move(m), {.step = true, .dropout = o.dropout}, r) : m;
     });
     list.add("simplify_raised", simplify);
     list.add("choose_init", choose_init);  // by what the model is, whoever computes it
@@ -196,7 +196,7 @@ std::vector<Pass> function_library(const CompileOptions& o) {
     add_recognition(list, o);
     list.add("bound_indices", bound_indices);  // the graph's results stay what they are: no loss is added
     list.require("place_random", [o](Module m, Report& r) {
-        return place_random(std::move(m), {.step = false, .dropout = o.dropout}, r);
+        return o.draws ? place_random(std::move(m), {.step = false, .dropout = o.dropout}, r) : m;
     });
     list.add("simplify_raised", simplify);
     list.add("choose_init", choose_init);  // by what the model is, whoever computes it

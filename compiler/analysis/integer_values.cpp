@@ -53,7 +53,7 @@ bool IntegerValues::evaluate(std::size_t op_index) {
         return true;
     }
     const OpDef* def = find_op(op.name);
-    if (def == nullptr || !def->reference || is_user_op(op.name)) return false;
+    if (def == nullptr || !def->reference || def->draws || is_user_op(op.name)) return false;
     std::vector<Type> types;
     for (Value result : op.results) {
         types.push_back(function_->type(result));

@@ -55,6 +55,10 @@ bool is_step(const Module& module) {
     return module.find(update_function) != nullptr;
 }
 
+bool is_seed(const ArgInfo& info) {
+    return info.kind == ArgInfo::Kind::scalar && info.names.front() == seed_scalar;
+}
+
 ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix) {
     ArgInfo info;
     info.kind = ArgInfo::Kind::state;
@@ -78,7 +82,7 @@ LossForm loss_form(const Module& composed) {
     const Function* f = composed.find(loss_weight_function);
     if (f == nullptr) return out;
     for (const ArgInfo& info : f->argument_info)
-        if (info.kind == ArgInfo::Kind::scalar) out.weights.push_back(info.names.front());
+        if (info.kind == ArgInfo::Kind::scalar && !is_seed(info)) out.weights.push_back(info.names.front());
     out.kind = out.weights.front() == loss_weight_scalar(0) ? LossForm::Kind::terms : LossForm::Kind::mean;
     return out;
 }

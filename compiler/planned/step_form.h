@@ -43,6 +43,10 @@ std::string loss_weight_scalar(std::size_t k);
 inline constexpr std::int64_t step_scalars_bytes = 160;  // of StepScalars
 std::int64_t step_scalars_bytes_with(const LossForm& form);
 
+// The scalar by which numbers are drawn: the seed of the run.
+inline constexpr const char* seed_scalar = "seed";
+bool is_seed(const ArgInfo& info);
+
 // What belongs to a parameter: its gradient or a state of the optimizer, named "<prefix>.<parameter>".
 ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix);
 

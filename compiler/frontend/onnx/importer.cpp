@@ -116,6 +116,7 @@ Module Importer::run() {
     stops_.emplace(model_->graph());
     stops_->warn(traced_, said_merged_, frozen_parameters(), report_);
     warn_of_eval_mode(model_->graph(), options_.dropout.value_or(0) > 0, report_);
+    warn_of_lost_draws(model_->graph(), report_);
     warn_of_untraced(model_->graph(), report_);
     for (const auto& node : model_->graph().node()) {
         for (const auto& name : node.input()) consumers_[name].push_back(&node);
@@ -238,11 +239,6 @@ bool Importer::gives_within_call(const std::string& value, const onnx::NodeProto
     if (producer == producers_.end()) return false;
     const std::optional<TracedCall> from = traced_call(*producer->second), to = traced_call(reader);
     return from && to && from->result == to->result;
-}
-
-bool Importer::is_made_by(const std::string& value, std::string_view op_type) const {
-    const auto producer = producers_.find(value);
-    return producer != producers_.end() && producer->second->op_type() == op_type;
 }
 
 bool Importer::has_in_call(const onnx::NodeProto& node, std::string_view op_type) const {

@@ -96,8 +96,7 @@ class Importer {
     std::string stored_tensor(const std::string& name) const;
     // Whether a node of the graph gives the value, and is of the same traced call as the one that reads it.
     bool gives_within_call(const std::string& value, const onnx::NodeProto& reader) const;
-    // Whether an operator of that name gives a value of the graph; whether one is made of the traced call of `node`.
-    bool is_made_by(const std::string& value, std::string_view op_type) const;
+    // Whether an operator of that name is made of the traced call of `node`.
     bool has_in_call(const onnx::NodeProto& node, std::string_view op_type) const;
     bool is_by_torch() const;
     bool is_read(const std::string& value) const;  // by a node of the graph, or as its output

@@ -199,7 +199,7 @@ void rms_normalization(Node& n) {
 }
 
 // Without `training_mode` it is the identity; but torch writes the dropout of attention's probabilities so, which it
-// makes in any mode.
+// makes in any mode, and of what eval() switches off it writes none.
 void import_dropout(Node& n) {
     double ratio = 0.5;
     if (const auto known = n.known(1)) {
@@ -209,9 +209,9 @@ void import_dropout(Node& n) {
     if (!(ratio >= 0 && ratio <= 1))
         n.fail("the ratio of Dropout is a probability", "export the model with one", "a number from 0 to 1",
                fmt::format("{}", ratio));
-    bool training = attention_dropout(n.proto()) ||
-                    (n.importer().is_by_torch() && n.importer().is_made_by(n.proto().input(0), "Softmax"));
-    if (n.has(2)) training = n.integer(2, "training_mode") != 0;
+    const bool training = n.has(2) ? n.integer(2, "training_mode") != 0 : n.importer().is_by_torch();
+    if (training && n.has(1) && !n.known(1))
+        n.fail("the ratio of Dropout is not known when compiling", "make it a number in the model, not an input");
     const bool drops = training && ratio != 0;
     if (drops && n.wants(1) && n.importer().is_read(n.proto().output(1)))
         n.fail("the mask of a Dropout is not supported", "leave it out of the model, and of its outputs");

@@ -32,7 +32,7 @@ void size(Node& n) {
 void identity(Node& n) {
     const bool stops = is_float(n.type(0).dtype) && is_detach(n.proto());
     const double dropout = n.importer().options().dropout.value_or(0);
-    if (dropout > 0 && is_float(n.type(0).dtype) && is_switched_off_dropout(n.proto()))
+    if (!stops && dropout > 0 && is_float(n.type(0).dtype) && is_switched_off_dropout(n.proto()))
         return n.output(0, n.b().op("unplaced_dropout", {n.input(0)}, {{"rate", dropout}}));
     n.output(0, stops ? n.b().op("stop_gradient", {n.input(0)}) : n.input(0));
 }

@@ -170,14 +170,64 @@ std::optional<double> attention_dropout(const onnx::NodeProto& node) {
     return std::nullopt;
 }
 
-bool is_switched_off_dropout(const onnx::NodeProto& node) {
-    if (node.op_type() != "Identity") return false;
-    if (provenance_of(node).module_class.find("Dropout") != std::string::npos) return true;
+namespace {
+
+// Modules of torch.nn that drop in training mode alone.
+bool is_dropout_module(std::string_view module_class) {
+    for (std::string_view known :
+         {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"})
+        if (module_class == known) return true;
+    return false;
+}
+
+// In a line of code of the model's own.
+bool calls_dropout(const onnx::NodeProto& node) {
     const std::optional<TracedCall> call = traced_call(node);
     const std::string* trace = metadata(node, "pkg.torch.onnx.stack_trace");
     if (!call || call->target != "aten.clone.default" || trace == nullptr) return false;
     const std::size_t line = trace->rfind('\n');
     return line != std::string::npos && trace->find("dropout(", line) != std::string::npos;
+}
+
+// "getitem_2" and "getitem" are names of the kind "getitem".
+bool is_of_kind(std::string_view name, std::string_view kind) {
+    if (!name.starts_with(kind)) return false;
+    name.remove_prefix(kind.size());
+    if (name.empty()) return true;
+    return name.size() > 1 && name[0] == '_' && name.find_first_not_of("0123456789", 1) == std::string_view::npos;
+}
+
+}  // namespace
+
+void warn_of_lost_draws(const onnx::GraphProto& graph, Report& report) {
+    std::set<std::string> given, lost;
+    bool drops = false;
+    for (const auto& node : graph.node()) {
+        given.insert(node.output().begin(), node.output().end());
+        if (const std::optional<TracedCall> call = traced_call(node)) given.insert(call->result);
+        drops = drops || node.op_type() == "Dropout" || attention_dropout(node);
+        for (const ModeCall& m : mode_calls)
+            if (const std::optional<TracedCall> call = traced_call(node); call && m.kept)
+                drops = drops || (m.call == without_overload(call->target) && !m.flag.name.empty() &&
+                                  call->argument(m.flag.position, m.flag.name) == "True");
+    }
+    // What a dropout gives is an item of native_dropout's results.
+    for (const auto& node : graph.node())
+        if (const std::optional<TracedCall> call = traced_call(node))
+            for (const std::string& value : call->mentions())
+                for (std::string_view kind : {"getitem", "dropout", "scaled_dot_product_attention"})
+                    if (is_of_kind(value, kind) && !given.contains(value) && (drops || kind == "dropout"))
+                        lost.insert(value);
+    if (lost.empty()) return;
+    report.warning(
+        "dropout", some({lost.begin(), lost.end()}),
+        "is read, and the exporter's optimizer left nothing that gives it: where it was a dropout, one was made "
+        "of two that read alike, or it was evaluated, and the program drops otherwise than the model; export "
+        "with optimize=False");
+}
+
+bool is_switched_off_dropout(const onnx::NodeProto& node) {
+    return node.op_type() == "Identity" && (provenance_of(node).module_class == "Dropout" || calls_dropout(node));
 }
 
 void warn_of_eval_mode(const onnx::GraphProto& graph, bool dropout, Report& report) {
@@ -197,7 +247,9 @@ void warn_of_eval_mode(const onnx::GraphProto& graph, bool dropout, Report& repo
     };
     for (const auto& node : graph.node()) {
         if (node.op_type() == "BatchNormalization" && !of_the_batch(node)) add(norms, place_of(node));
-        if (!is_switched_off_dropout(node)) continue;
+        if (node.op_type() != "Identity" ||
+            !(is_dropout_module(provenance_of(node).module_class) || calls_dropout(node)))
+            continue;
         add(dropouts, place_of(node));
         ++calls;
     }

@@ -29,7 +29,11 @@ void warn_of_eval_mode(const onnx::GraphProto& graph, bool dropout, Report& repo
 // The rate of the dropout that the traced call of an attention makes of its probabilities; nullopt: none.
 std::optional<double> attention_dropout(const onnx::NodeProto& node);
 
-// Whether an Identity is what the exporter made of a dropout in eval() mode.
+// Names what dropouts, or attention with one, may have given that no node of the graph gives any more: the exporter's
+// optimizer makes one of two that read alike, and evaluates one of a constant.
+void warn_of_lost_draws(const onnx::GraphProto& graph, Report& report);
+
+// Whether an Identity is what the exporter made of a dropout of single elements in eval() mode.
 bool is_switched_off_dropout(const onnx::NodeProto& node);
 
 }  // namespace thunderc::onnx_frontend

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "compiler/analysis/batch_share.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/ops/sdpa.h"
 #include "compiler/planned/step_form.h"
 
@@ -38,14 +40,15 @@ const char* rate_of(const Op& op) {
 
 class Placer {
   public:
-    Placer(Function& f, bool step) : f_(f), builder_(f), shares_(batch_shares(f)), step_(step) {
+    Placer(Function& f, bool step) : f_(f), builder_(f), shares_(batch_shares(f)), uses_(f), step_(step) {
         batch_ = std::max<std::int64_t>(1, batch_rows(f));
     }
 
     std::size_t run() {
         add_arguments();
         std::map<Value, Value> placed;
-        std::vector<Op> ops = std::exchange(f_.ops, {});
+        before_ = std::exchange(f_.ops, {});
+        std::vector<Op> ops = before_;
         for (Op& op : ops) {
             for (Value& v : op.operands)
                 if (const auto at = placed.find(v); at != placed.end()) v = at->second;
@@ -82,7 +85,7 @@ class Placer {
         ArgInfo seed;
         seed.kind = step_ ? ArgInfo::Kind::scalar : ArgInfo::Kind::input;
         const std::string name = unique_value_name(f_, "seed");
-        seed.names = {step_ ? "seed" : name};
+        seed.names = {step_ ? seed_scalar : name};
         seed_ = f_.add_argument(Type::tensor(DType::i64, {}), name, seed);
     }
 
@@ -94,6 +97,32 @@ class Placer {
         const Value within =
             builder_.constant(ConstExpr::affine(Type::tensor(DType::i64, {1, each}), 0, {0.0, 1.0}), "row_of_sample");
         return builder_.reshape(builder_.add(first, within), {count});
+    }
+
+    // How the result of an op that draws belongs to the batch, which its operand may not tell (a tensor of the shape of
+    // one that has the rows): what it is combined with, element by element, does.
+    BatchShare rows_of(Value drawn) const {
+        const BatchShare& own = shares_[drawn.index];
+        if (own.kind != BatchShare::Kind::same) return own;
+        const Dims& dims = f_.values[drawn.index].type.dims;
+        std::set<Value> seen{drawn};
+        for (std::vector<Value> next{drawn}; !next.empty();) {
+            const Value v = next.back();
+            next.pop_back();
+            for (const std::size_t user : uses_.users[v.index]) {
+                const Op& op = before_[user];
+                if (!op_def(op.name).acts_by_element() || op.results.size() != 1) continue;
+                const Value result = op.results[0];
+                const BatchShare& share = shares_[result.index];
+                const Dims& of = f_.values[result.index].type.dims;
+                const bool fits = of.size() == dims.size() && share.kind == BatchShare::Kind::rows &&
+                                  dims[share.axis] == of[share.axis];
+                if (fits) return share;
+                if (share.kind == BatchShare::Kind::same && of == dims && seen.insert(result).second)
+                    next.push_back(result);
+            }
+        }
+        return own;
     }
 
     Value next_draw() {
@@ -111,7 +140,7 @@ class Placer {
     Value place(const Op& op) {
         const Value x = op.operands[0];
         const Dims dims = f_.type(x).dims;
-        const BatchShare& share = shares_[x.index];
+        const BatchShare share = rows_of(op.results[0]);
         const auto axis = static_cast<std::ptrdiff_t>(share.axis);
         const std::int64_t run = share.kind == BatchShare::Kind::rows ? dims[share.axis] / share.outer : 0;
         if (run == 0 || run % batch_ != 0) {
@@ -138,7 +167,7 @@ class Placer {
     // Its probabilities have a row for each of q's first dimension.
     void place_attention(Op& op) {
         const std::int64_t rows = f_.type(op.operands[0]).dims[0];
-        const BatchShare& share = shares_[op.operands[0].index];
+        const BatchShare& share = shares_[op.results[0].index];
         const bool of_batch = share.kind == BatchShare::Kind::rows && share.axis == 0 && share.outer == 1;
         Value numbers;
         if (of_batch && rows % batch_ == 0) {
@@ -155,6 +184,8 @@ class Placer {
     Function& f_;
     Builder builder_;
     std::vector<BatchShare> shares_;  // by value, before anything was added
+    Uses uses_;                       // the same, of before_
+    std::vector<Op> before_;
     bool step_;
     std::int64_t batch_ = 1;
     std::int64_t draws_ = 0;
@@ -182,6 +213,28 @@ Module place_random(Module module, const PlaceRandomOptions& options, Report& re
         substitute(main, removed);
         remove_dead_code(main);
         report.done("dropout", "@main", fmt::format("{} of rate 0 {} left out", without, without == 1 ? "is" : "are"));
+    }
+    if (options.dropout) {
+        const bool drops = without > 0 || std::any_of(main.ops.begin(), main.ops.end(), is_dropout);
+        const auto attentions = std::count_if(main.ops.begin(), main.ops.end(), [](const Op& op) {
+            return op.name == "sdpa" && !op.attributes.has("dropout");
+        });
+        const auto others =
+            std::count_if(main.ops.begin(), main.ops.end(), [](const Op& op) { return op.name == "unplaced_uniform"; });
+        if (*options.dropout > 0 && !drops)
+            report.warning(
+                "dropout", "@main",
+                "--dropout sets no rate, since the export shows no dropout: it is trained without; export the "
+                "model in train() mode, or with dynamo=True, optimize=False");
+        else if (*options.dropout > 0 && attentions > 0)
+            report.done(
+                "dropout", "@main",
+                fmt::format("{} without: an export in eval() mode does not tell whether attention has one",
+                            attentions == 1 ? "one attention is" : fmt::format("{} attentions are", attentions)));
+        if (others > 0)
+            report.done("dropout", "@main",
+                        fmt::format("{} drawn, whatever --dropout says: they may be a dropout of whole channels",
+                                    others == 1 ? "one tensor is" : fmt::format("{} tensors are", others)));
     }
     if (std::none_of(main.ops.begin(), main.ops.end(), draws)) return module;
     const std::size_t count = Placer(main, options.step).run();

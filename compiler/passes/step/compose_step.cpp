@@ -86,7 +86,7 @@ Function loss_weight(const Function& main, const MainResults& results) {
         Value v = main.arguments[k];
         if (uses.users[v.index].empty() && !uses.is_result[v.index]) continue;
         const ArgInfo& info = main.argument_info[k];
-        check(info.kind == ArgInfo::Kind::input || info.kind == ArgInfo::Kind::constant,
+        check(info.kind == ArgInfo::Kind::input || info.kind == ArgInfo::Kind::constant || is_seed(info),
               "the weight of the loss depends on " + main.info(v).name + ", which is no input");
         arguments.push_back(v);
         infos.push_back(info);

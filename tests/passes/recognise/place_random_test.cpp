@@ -85,6 +85,52 @@ func @main(%x: f32[2,3] input "x" {batched}, %w: f32[3] parameter "w", %sample_n
 })"));
 }
 
+// The rows of what a draw is combined with are its own, where its operand tells of none: a tensor of the batch's shape.
+TEST(PlaceRandom, WhatIsCombinedWithRowsHasThem) {
+    const std::string out = placed(R"(
+func @main(%x: f32[2,3,4] input "x" {batched}) -> (%y) {
+  %shape = constant() {value = <f32[2,3,1] splat 0.0>} : f32[2,3,1]
+  %u = unplaced_uniform(%shape) : f32[2,3,1]
+  %p = constant() {value = <f32[] splat 0.25>} : f32[]
+  %keep = lt(%u, %p) : bool[2,3,1]
+  %mask = cast(%keep) {dtype = f32} : f32[2,3,1]
+  %y = mul(%x, %mask) : f32[2,3,4]
+})");
+    EXPECT_NE(out.find("uniform(%seed, %draw, %sample_numbers) {dims = [3, 1]} : f32[2,3,1]"), std::string::npos)
+        << out;
+    EXPECT_EQ(out.find("slice"), std::string::npos) << out;
+    EXPECT_EQ(out.find("unplaced_uniform("), std::string::npos) << out;
+}
+
+// Of what was drawn before the rows are known as well, and attention's are those of what it gives.
+TEST(PlaceRandom, WhatIsDrawnOfWhatIsDrawn) {
+    const std::string twice = placed(R"(
+func @main(%x: f32[2,3] input "x" {batched}) -> (%z) {
+  %y = unplaced_dropout(%x) {rate = 0.25} : f32[2,3]
+  %z = unplaced_dropout(%y) {rate = 0.5} : f32[2,3]
+})");
+    EXPECT_NE(twice.find("dropout(%y, %seed, %draw_1, %sample_numbers) {rate = 0.5}"), std::string::npos) << twice;
+    // one learned query, for each sequence of the batch
+    const std::string pooled = placed(R"(
+func @main(%x: f32[2,5,1,4] input "x" {batched}, %q: f32[1,1,1,4] parameter "q") -> (%out) {
+  %all = broadcast_to(%q) {dims = [2, 1, 1, 4]} : f32[2,1,1,4]
+  %out, %lse = sdpa(%all, %x, %x) {dropout = 0.5, scale = 0.5} : f32[2,1,1,4], f32[2,1,1]
+})");
+    EXPECT_NE(pooled.find("sdpa(%all, %x, %x, _, %seed, %draw, %sample_numbers)"), std::string::npos) << pooled;
+}
+
+// A rate that nothing has is told of.
+TEST(PlaceRandom, ARateForNothingIsAWarning) {
+    Report report;
+    place_random(module_of(R"(
+func @main(%x: f32[2,3] input "x" {batched}) -> (%z) {
+  %z = exp(%x) : f32[2,3]
+})"),
+                 {.dropout = 0.5}, report);
+    ASSERT_EQ(report.notes.size(), 1U);
+    EXPECT_EQ(report.notes[0].kind, Note::Kind::warning);
+}
+
 // A library has the seed as an input.
 TEST(PlaceRandom, ALibraryIsGivenTheSeed) {
     EXPECT_EQ(placed(R"(
