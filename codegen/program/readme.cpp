@@ -98,8 +98,13 @@ std::string function_text(const ProgramLayout& layout) {
         const std::string& name = info.names.empty() ? std::string() : info.names.front();
         if (info.kind == ArgInfo::Kind::input) {
             const bool cotangent = info.source == "cotangent";
-            in += tensor_row(main, k, name, layout.symbols(),
-                             cotangent ? fmt::format("the cotangent of `{}`", name.substr(1)) : "input");
+            in +=
+                tensor_row(main, k, name, layout.symbols(),
+                           cotangent ? fmt::format("the cotangent of `{}`", name.substr(1))
+                           : info.source == sample_numbers_source
+                               ? "a number of each row's own: what is drawn for the row, as by dropout, follows from it"
+                           : info.source == seed_source ? "the seed of all that is drawn"
+                                                        : "input");
             if (!cotangent && !is_float(type.dtype)) add(integers, name);
         } else if (info.kind == ArgInfo::Kind::output) {
             bool of_input = false;

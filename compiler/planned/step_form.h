@@ -45,6 +45,7 @@ std::int64_t step_scalars_bytes_with(const LossForm& form);
 
 // The scalar by which numbers are drawn: the seed of the run.
 inline constexpr const char* seed_scalar = "seed";
+inline constexpr const char* seed_source = "seed";  // of the input that a library has in its place
 bool is_seed(const ArgInfo& info);
 
 // What belongs to a parameter: its gradient or a state of the optimizer, named "<prefix>.<parameter>".

@@ -86,6 +86,7 @@ class Placer {
         seed.kind = step_ ? ArgInfo::Kind::scalar : ArgInfo::Kind::input;
         const std::string name = unique_value_name(f_, "seed");
         seed.names = {step_ ? seed_scalar : name};
+        if (!step_) seed.source = seed_source;
         seed_ = f_.add_argument(Type::tensor(DType::i64, {}), name, seed);
     }
 

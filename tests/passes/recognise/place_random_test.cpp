@@ -139,7 +139,7 @@ func @main(%x: f32[2,3] input "x" {batched}) -> (%y) {
 })",
                      {.step = false}),
               same(R"(
-func @main(%x: f32[2,3] input "x" {batched}, %sample_numbers: i64[2] input "sample_numbers" {batched, source = "sample_numbers"}, %seed: i64[] input "seed") -> (%y) {
+func @main(%x: f32[2,3] input "x" {batched}, %sample_numbers: i64[2] input "sample_numbers" {batched, source = "sample_numbers"}, %seed: i64[] input "seed" {source = "seed"}) -> (%y) {
   %draw = constant() {value = <i64[] splat 0.0>} : i64[]
   %y = dropout(%x, %seed, %draw, %sample_numbers) {rate = 0.25} : f32[2,3]
 })"));
