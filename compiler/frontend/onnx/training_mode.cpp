@@ -143,20 +143,17 @@ void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& si
         throw UserError(std::move(d));
     }
     if (changed.empty()) return;
-    {
-        Diagnostic d;
-        const bool parameters = std::any_of(changed.begin(), changed.end(), [&](const std::string& name) {
-            return signature.input(name) == TracedInput::parameter;
-        });
-        d.message =
-            fmt::format("the model changes {}{} {} as it runs, which a program does not do",
-                        parameters ? "the parameter" : "the buffer", changed.size() == 1 ? "" : "s", some(changed));
-        d.expected = "buffers and parameters that stay as they are while the model is computed";
-        d.help =
-            "if it changes in training mode alone, call model.eval() before the export; else leave the change out of "
-            "forward(), and what depends on it make an input";
-        throw UserError(std::move(d));
-    }
+    Diagnostic d;
+    const bool parameters = std::any_of(changed.begin(), changed.end(), [&](const std::string& name) {
+        return signature.input(name) == TracedInput::parameter;
+    });
+    d.message = fmt::format("the model changes {}{} {} as it runs, which a program does not do",
+                            parameters ? "the parameter" : "the buffer", changed.size() == 1 ? "" : "s", some(changed));
+    d.expected = "buffers and parameters that stay as they are while the model is computed";
+    d.help =
+        "if it changes in training mode alone, call model.eval() before the export; else leave the change out of "
+        "forward(), and what depends on it make an input";
+    throw UserError(std::move(d));
 }
 
 std::optional<double> attention_dropout(const onnx::NodeProto& node) {
@@ -204,12 +201,13 @@ void warn_of_lost_draws(const onnx::GraphProto& graph, Report& report) {
     bool drops = false;
     for (const auto& node : graph.node()) {
         given.insert(node.output().begin(), node.output().end());
-        if (const std::optional<TracedCall> call = traced_call(node)) given.insert(call->result);
         drops = drops || node.op_type() == "Dropout" || attention_dropout(node);
+        const std::optional<TracedCall> call = traced_call(node);
+        if (!call) continue;
+        given.insert(call->result);
         for (const ModeCall& m : mode_calls)
-            if (const std::optional<TracedCall> call = traced_call(node); call && m.kept)
-                drops = drops || (m.call == without_overload(call->target) && !m.flag.name.empty() &&
-                                  call->argument(m.flag.position, m.flag.name) == "True");
+            drops = drops || (m.kept && m.call == without_overload(call->target) && !m.flag.name.empty() &&
+                              call->argument(m.flag.position, m.flag.name) == "True");
     }
     // What a dropout gives is an item of native_dropout's results.
     for (const auto& node : graph.node())

@@ -31,7 +31,7 @@ bool is_dropout(const Op& op) {
 
 // Ops of which it is not said yet what is drawn for them.
 bool draws(const Op& op) {
-    return is_dropout(op) || op.name == "unplaced_uniform";
+    return op_def(op.name).draws || is_unplaced_attention(op);
 }
 
 const char* rate_of(const Op& op) {
