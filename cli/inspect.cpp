@@ -2,6 +2,7 @@
 // thunderc inspect: what the compiler sees in a model, and what it makes of it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <tuple>
@@ -58,6 +59,12 @@ int inspect(ModelOptions o) {
             if (!aliases.empty()) fmt::print(", also {}", fmt::join(aliases, ", "));
         fmt::print("{}{}\n", info.note.empty() ? "" : "\n      ", info.note);
     }
+    const auto moves = [](const ArgInfo& info) { return info.kind == ArgInfo::Kind::buffer; };
+    if (std::any_of(main.argument_info.begin(), main.argument_info.end(), moves))
+        fmt::print("buffers that each micro-step moves\n");
+    for (std::size_t k = 0; k < main.arguments.size(); ++k)
+        if (const ArgInfo& info = main.argument_info[k]; moves(info))
+            fmt::print("  {:<56} {}\n", name_pattern(info.names), to_string(main.type(main.arguments[k])));
     for (const PassRun& run : compiled.runs) {
         if (run.report.notes.empty()) continue;
         fmt::print("{}\n", run.name);

@@ -199,6 +199,9 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
     std::vector<bool> written(f.values.size(), false);
     for (const Op& op : f.ops)
         for (Value v : op.results) written[v.index] = true;
+    for (const std::string& name : f.result_names)  // a result takes the place of the argument of that name
+        for (Value v : f.arguments)
+            if (f.info(v).name == name) written[v.index] = true;
     std::set<std::string> declared;
     std::vector<Local> out;
     constexpr Arena order[] = {Arena::batch,         Arena::results,        Arena::gathered,  Arena::parameters,

@@ -23,19 +23,22 @@ std::vector<std::size_t> parameter_arguments(const Module& planned) {
     return out;
 }
 
+void add_whole(const Function& main, std::size_t argument, std::vector<ModelParameter>& out) {
+    const Value v = main.arguments[argument];
+    const Placement& p = main.info(v).placement;
+    out.push_back({&main.argument_info[argument], main.type(v), p.offset, p.layer_stride, -1, false});
+}
+
 }  // namespace
 
 std::vector<ModelParameter> model_parameters(const Module& planned) {
     const Function& main = planned.main();
     const std::vector<std::size_t> arguments = parameter_arguments(planned);
     std::vector<ModelParameter> out;
-    if (planned.units.empty()) {
-        for (std::size_t k : arguments) {
-            const Placement& p = main.info(main.arguments[k]).placement;
-            out.push_back({&main.argument_info[k], main.type(main.arguments[k]), p.offset, p.layer_stride, -1, false});
-        }
-        return out;
-    }
+    for (std::size_t k : arguments)
+        if (planned.units.empty()) add_whole(main, k, out);
+    for (std::size_t k = 0; k < main.argument_info.size(); ++k)
+        if (main.argument_info[k].kind == ArgInfo::Kind::buffer) add_whole(main, k, out);
     int unit = 0;
     for (std::size_t u = 0; u < planned.units.size(); ++u) {
         const DType dtype = main.type(main.arguments[arguments[u]]).dtype;

@@ -29,6 +29,11 @@ std::string literal_text(double value, DType dtype) {
     return fmt::format("{}", static_cast<std::int64_t>(value));
 }
 
+// A float as a narrow number.
+ExpressionText rounded(const std::string& text, DType narrow) {
+    return {fmt::format("to_{}({})", scalar_type(narrow), text), 4};
+}
+
 }  // namespace
 
 std::string_view scalar_type(DType dtype) {
@@ -283,10 +288,16 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
     const KernelNode& n = node(k);
     switch (n.kind) {
         case Kind::literal: {
+            if (is_narrow(n.dtype)) return rounded(literal_text(n.value, DType::f32), n.dtype);
             std::string text = literal_text(n.value, n.dtype);
             return {text, text.front() == '-' ? 3 : 4};
         }
-        case Kind::index: return index_text(n);
+        case Kind::index: {
+            if (!is_narrow(n.dtype)) return index_text(n);
+            KernelNode wide = n;
+            wide.dtype = DType::f32;
+            return rounded(index_text(wide).text, n.dtype);
+        }
         case Kind::load:
             if (is_flag(n)) return {inputs_[n.operand] + " == WriteMode::overwrite", 1};
             return {load_text(k, scope), 4};
@@ -305,7 +316,7 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
         if (is_narrow(dtype)) from = {fmt::format("to_float({})", from.text), 4}, dtype = DType::f32;
         if (is_narrow(n.dtype)) {
             if (dtype != DType::f32) from = {fmt::format("static_cast<float>({})", from.text), 4};
-            return {fmt::format("to_{}({})", scalar_type(n.dtype), from.text), 4};
+            return rounded(from.text, n.dtype);
         }
         if (n.dtype == dtype) return from;
         if (is_float(dtype) && is_integer(n.dtype))  // static_cast has no result for what does not fit

@@ -24,6 +24,7 @@ namespace thunderc {
 std::string parameter_count(const Module& module) {
     std::int64_t count = 0, tensors = 0, trained = 0, trained_tensors = 0;
     for (const ModelParameter& parameter : model_parameters(module)) {
+        if (parameter.info->kind == ArgInfo::Kind::buffer) continue;
         const Type& type = parameter.type;
         const std::int64_t members = type.is_family() ? type.count : 1;
         count += type.elements() * members;

@@ -68,7 +68,7 @@ class SpecPrinter {
         if (!parameters_.empty()) out_.line("using Init = ParameterSpec::Init;");
         array("ParameterSpec", "PARAMETERS", parameters_,
               std::string("name, type, shape, offset and bytes in the arena, has a gradient, starts as") +
-                  (more_columns_ ? "; aliases, note, unit" : ""));
+                  (more_columns_ ? "; aliases, note, unit" : "") + (moves_ ? ", is moved by the model" : ""));
         array("ConstantSpec", "CONSTANTS", constants_, "name, type, shape, offset and bytes in the arena");
         array("InputSpec", "INPUTS", inputs_,
               "name, type, shape, offset and bytes in the arena, batched, ids below (-1: no ids), the id that "
@@ -258,10 +258,12 @@ class SpecPrinter {
         const std::int64_t unit = p.unit < 0 ? -1 : p.unit + (p.unit_each ? member : 0);
         // Fields that are as those of most others, at the end, are left out.
         std::string more;
-        if (unit >= 0) more = fmt::format(", {}", unit);
+        const bool moves = info.kind == ArgInfo::Kind::buffer;
+        if (unit >= 0 || moves) more = fmt::format(", {}{}", unit, moves ? ", true" : "");
         if (!more.empty() || !info.note.empty()) more = ", " + quote(info.note) + more;
         if (!more.empty() || !aliases.empty()) more = fmt::format(", {}", aliases.empty() ? "{}" : aliases) + more;
         more_columns_ = more_columns_ || !more.empty();
+        moves_ = moves_ || moves;
         parameter_order_.emplace_back(
             std::pair(unit, offset), fmt::format("{{{}, DType::{}, {}, {}, {}, {}, Init::{}{}}},", quote(info.names[m]),
                                                  spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(),
@@ -301,7 +303,7 @@ class SpecPrinter {
     std::map<Dims, std::string> shapes_;
     std::string aliases_;
     int alias_count_ = 0;
-    bool more_columns_ = false;
+    bool more_columns_ = false, moves_ = false;  // fields at the end that some have
     std::string columns_;
     int column_count_ = 0;
     std::vector<std::pair<std::pair<std::int64_t, std::int64_t>, std::string>> parameter_order_;  // by unit and offset

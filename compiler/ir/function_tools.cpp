@@ -138,6 +138,18 @@ std::int64_t batch_rows(const Function& main) {
     return 0;
 }
 
+std::size_t moved_buffers(const Function& main, std::size_t results) {
+    const auto is_moved = [&](const std::string& name) {
+        return std::any_of(main.argument_info.begin(), main.argument_info.end(), [&](const ArgInfo& info) {
+            return info.kind == ArgInfo::Kind::buffer && info.names.front() == name;
+        });
+    };
+    results = std::min(results, main.result_names.size());
+    std::size_t count = 0;
+    while (count < results && is_moved(main.result_names[results - 1 - count])) ++count;
+    return count;
+}
+
 std::string unique_value_name(const Function& function, const std::string& wanted) {
     const bool is_free = std::none_of(function.values.begin(), function.values.end(),
                                       [&](const ValueInfo& info) { return info.name == wanted; });

@@ -37,6 +37,10 @@ void substitute(Function& function, const std::map<Value, Value>& replacements);
 // Rows of a micro-batch, which the inputs of the entry have in dimension 0; 0 where none has any.
 std::int64_t batch_rows(const Function& main);
 
+// How many of the entry's first `results` results, from the last of them on, are what its buffers will be
+// (ArgInfo::Kind::buffer).
+std::size_t moved_buffers(const Function& main, std::size_t results);
+
 // `wanted`, or with the least number behind it that makes it differ from the names of the function's values.
 std::string unique_value_name(const Function& function, const std::string& wanted);
 

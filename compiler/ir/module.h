@@ -107,8 +107,11 @@ struct WeightSource {
 inline constexpr const char* sample_numbers_source = "sample_numbers";
 
 struct ArgInfo {
-    // output: where a result of a function library goes; the argument itself is never read.
-    enum class Kind : std::uint8_t { input, parameter, constant, state, scalar, output, value };
+    // buffer: what the model keeps beside its parameters and moves in each micro-step, as a batch norm's running
+    // statistics: a result of the entry (result_names has the buffer's name) is what it will be. It has no gradient and
+    // no state of the optimizer, and is whole on each rank. output: where a result of a function library goes; the
+    // argument itself is never read.
+    enum class Kind : std::uint8_t { input, parameter, buffer, constant, state, scalar, output, value };
     Kind kind = Kind::value;
     // Framework names, one for each member of a family (one for a tensor). For inputs: the graph's name.
     std::vector<std::string> names;

@@ -336,10 +336,10 @@ class Parser {
     ArgInfo argument_info() {
         ArgInfo info;
         constexpr std::pair<std::string_view, ArgInfo::Kind> kinds[] = {
-            {"input", ArgInfo::Kind::input},       {"parameter", ArgInfo::Kind::parameter},
-            {"constant", ArgInfo::Kind::constant}, {"state", ArgInfo::Kind::state},
-            {"scalar", ArgInfo::Kind::scalar},     {"output", ArgInfo::Kind::output},
-            {"value", ArgInfo::Kind::value}};
+            {"input", ArgInfo::Kind::input},   {"parameter", ArgInfo::Kind::parameter},
+            {"buffer", ArgInfo::Kind::buffer}, {"constant", ArgInfo::Kind::constant},
+            {"state", ArgInfo::Kind::state},   {"scalar", ArgInfo::Kind::scalar},
+            {"output", ArgInfo::Kind::output}, {"value", ArgInfo::Kind::value}};
         bool found = false;
         for (const auto& [name, kind] : kinds) {
             if (found || !accept(name)) continue;

@@ -57,7 +57,8 @@ std::string names_text(const std::vector<std::string>& names) {
 }
 
 std::string_view kind_name(ArgInfo::Kind kind) {
-    constexpr std::string_view names[] = {"input", "parameter", "constant", "state", "scalar", "output", "value"};
+    constexpr std::string_view names[] = {"input", "parameter", "buffer", "constant",
+                                          "state", "scalar",    "output", "value"};
     return names[static_cast<std::size_t>(kind)];
 }
 

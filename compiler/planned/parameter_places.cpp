@@ -16,9 +16,9 @@ namespace thunderc::planning {
 namespace {
 
 // Parts of the parameters' arena, in this order. What is frozen and has no narrow copy lies type by type, the widest
-// first.
+// first; so do buffers.
 struct Part {
-    enum class Kind : std::uint8_t { trained, with_narrow_copy, frozen } kind = Kind::trained;
+    enum class Kind : std::uint8_t { trained, with_narrow_copy, frozen, buffer } kind = Kind::trained;
     DType dtype = DType::f32;
 
     friend bool operator==(const Part&, const Part&) = default;
@@ -71,7 +71,7 @@ class ParameterLayout {
         std::map<std::pair<Part, std::string>, std::size_t> by_key;
         for (std::size_t k = 0; k < entry.arguments.size(); ++k) {
             const ArgInfo& info = entry.argument_info[k];
-            if (info.kind != ArgInfo::Kind::parameter) continue;
+            if (info.kind != ArgInfo::Kind::parameter && info.kind != ArgInfo::Kind::buffer) continue;
             const Type& type = entry.type(entry.arguments[k]);
             const Part part = part_of(k);
             std::string key = unit_key(entry, entry.arguments[k], narrow_copy_of(k));
@@ -107,6 +107,7 @@ class ParameterLayout {
     }
     Part part_of(std::size_t k) const {
         const DType dtype = entry_.type(entry_.arguments[k]).dtype;
+        if (entry_.argument_info[k].kind == ArgInfo::Kind::buffer) return {Part::Kind::buffer, dtype};
         if (entry_.argument_info[k].trainable && is_float(dtype)) return {Part::Kind::trained, dtype};
         return {narrow_copy_of(k) ? Part::Kind::with_narrow_copy : Part::Kind::frozen, dtype};
     }
@@ -167,7 +168,7 @@ class ParameterLayout {
     void begin_part(const Part& part) {
         if (part_ == part) return;
         end_part();
-        if (part.kind == Part::Kind::frozen) {
+        if (part.kind == Part::Kind::frozen || part.kind == Part::Kind::buffer) {
             base_ = places_.bytes;
             elements_ = 0;
         } else {

@@ -52,7 +52,11 @@ std::string identity_text(const ProgramSpec& program) {
               [](const ParameterSpec* a, const ParameterSpec* b) { return a->name < b->name; });
     for (const ParameterSpec* parameter : parameters) {
         text += cat(parameter->name, " ", stored_name(master_dtype(program, *parameter)), " ",
-                    shape_text(parameter->shape), " ", parameter->trainable ? "trained" : "frozen", "\n");
+                    shape_text(parameter->shape), " ",
+                    parameter->moves       ? "moved"
+                    : parameter->trainable ? "trained"
+                                           : "frozen",
+                    "\n");
     }
     return text;
 }

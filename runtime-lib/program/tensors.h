@@ -27,6 +27,9 @@ struct ParameterSpec {
     // The unit that it is sharded in, of ProgramSpec's: `offset` then counts from where the gathered unit begins. -1:
     // every rank holds all of it.
     std::int32_t unit = -1;
+    // No parameter, but a buffer of the model that each micro-step moves, as a batch norm's running statistics. It lies
+    // behind all parameters and is whole on each rank.
+    bool moves = false;
 };
 
 // Where the parameter's gradient or state begins in an arena of this type, in bytes.

@@ -42,6 +42,7 @@ std::string gpu_options(const Options& options) {
 std::string parameter_text(const ProgramSpec& program) {
     std::uint64_t count = 0, trained = 0;
     for (const ParameterSpec& parameter : program.parameters) {
+        if (parameter.moves) continue;
         const std::uint64_t elements = parameter.bytes / size_of(parameter.dtype);
         count += elements;
         trained += parameter.trainable ? elements : 0;

@@ -19,6 +19,7 @@
 #include "support/file.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "train/buffers.h"
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/loss_scaler.h"
@@ -316,6 +317,15 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
             });
         add("timeline", "FILE", "write what each stream of each rank did, for chrome://tracing or ui.perfetto.dev",
             text(&Options::timeline));
+        if (has_buffers(program))
+            add("buffers", "WHICH",
+                "what checkpoints and --save have of running statistics, which each rank moves by its own part of the "
+                "batch: average, their mean over the ranks, or first, those of the first rank",
+                [](Options& o, const std::string& value, const Place& place) {
+                    const std::pair<std::string, Options::Buffers> choices[] = {{"average", Options::Buffers::average},
+                                                                                {"first", Options::Buffers::first}};
+                    o.buffers = choice<Options::Buffers>(value, place, choices);
+                });
         add("no-overlap", "", "wait for each collective where it is issued, which shows what overlap is worth",
             flag(&Options::no_overlap));
         add("chaos", "SEED", "sleep at random places of each stream: results must not change",
@@ -570,6 +580,7 @@ std::string help_text(const ProgramSpec& program, const Options& o) {
                                      {"seed", cat(o.seed)},
                                      {"steps", cat(o.steps)},
                                      {"grad-accum", cat(o.grad_accum)},
+                                     {"buffers", o.buffers == Options::Buffers::average ? "average" : "first"},
                                      {"hang-timeout", cat(o.hang_timeout)}});
     if (o.loss_scaling != Options::LossScaling::dynamic)
         defaults.emplace_back("loss-scale-interval", cat(loss_scale_interval(o)));

@@ -75,6 +75,9 @@ struct Options {
     int threads = 0;  // 0: the cores of this host, over the ranks on it
     bool quiet = false;
 
+    // Of buffers that the model moves, where each rank has its own: what is written.
+    enum class Buffers : std::uint8_t { average, first } buffers = Buffers::average;
+
     // of a GPU
     bool tf32 = false, autotune = false, no_cuda_graph = false, profile = false;
 

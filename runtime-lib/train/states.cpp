@@ -26,6 +26,7 @@ namespace {
 std::vector<SteppedTensor> shards_of_units(const ProgramSpec& program) {
     std::vector<SteppedTensor> tensors(program.units.size());
     for (const ParameterSpec& parameter : program.parameters) {
+        if (parameter.unit < 0) continue;  // a buffer
         const UnitSpec& unit = program.units[static_cast<std::size_t>(parameter.unit)];
         SteppedTensor& of = tensors[static_cast<std::size_t>(parameter.unit)];
         of.begin = static_cast<std::int64_t>(unit.offset / size_of(parameter.dtype));

@@ -31,6 +31,7 @@
 #include "support/host_memory.h"
 #include "support/text.h"
 #include "train/average.h"
+#include "train/buffers.h"
 #include "train/device_options.h"
 #include "train/groups.h"
 #include "train/init.h"
@@ -318,6 +319,7 @@ struct Trainer::State {
     }
 
     void save_checkpoint() {
+        agree_on_buffers(program, options, *communicator, arenas.parameters, stream);
         const std::string path =
             write_checkpoint(options.checkpoint, program, arenas, states, average, progress, world, stream);
         if (world.is_first()) prune_checkpoints(options.checkpoint, options.keep);
@@ -548,6 +550,8 @@ int Trainer::finish() {
     }
     if (const std::string table = s.device.profile_report(); !table.empty()) std::fputs(table.c_str(), stderr);
     if (const std::string counts = describe_loops(); !counts.empty()) std::fputs(counts.c_str(), stderr);
+    if (!s.options.save.empty() || !s.options.save_ema.empty())
+        agree_on_buffers(s.program, s.options, *s.communicator, s.arenas.parameters, s.stream);
     if (!s.options.save.empty()) {
         s.save_parameters(s.options.save, s.arenas.parameters, std::nullopt, true);
         s.console.line(cat("parameters in ", s.options.save));

@@ -145,8 +145,8 @@ TEST(Modes, ARegionWithoutGradientsIsNamed) {
 }
 
 constexpr const char* eval =
-    "help: call model.eval() before the export, or of these modules alone: a batch norm takes its running statistics "
-    "then, which stay as they are, and dropouts of other modules are trained with\n";
+    "help: call model.eval() before the export, or of these modules alone: a norm takes its running statistics then, "
+    "which stay as they are, and dropouts and batch norms of other modules are trained with\n";
 
 std::string training(const std::string& what) {
     return "error: the model was exported in training mode, of which its operators do not tell all\n"
@@ -155,14 +155,48 @@ std::string training(const std::string& what) {
            what + "\n" + eval;
 }
 
-// Every layer that differs between the modes, with the exporter's optimizer and without.
-TEST(Modes, TrainingModeIsRefused) {
-    for (const std::string variant : {".noopt.onnx", ".dynamo.onnx"}) {
-        EXPECT_EQ(import_error("modes/batch_norm.train" + variant),
-                  training("a batch norm by the batch's own statistics (layer), buffers that change as it runs "
-                           "(layer.running_mean, layer.running_var, layer.num_batches_tracked)"))
-            << variant;
+// Running statistics are buffers that a step moves, by the momentum that torch's exporter turns round; the variance by
+// that of a sample, of 4 numbers in each channel here.
+TEST(Modes, BatchNormsMoveTheirStatistics) {
+    Report report;
+    const Module module = import_model(fixture("modes/batch_norm.train.noopt.onnx"), {}, report);
+    const Function& main = module.main();
+    EXPECT_EQ(main.result_names.size(), 3U);
+    EXPECT_EQ(moved_buffers(main, 3), 2U);
+    EXPECT_EQ(main.result_names[1], "layer.running_mean");
+    EXPECT_EQ(main.result_names[2], "layer.running_var");
+    for (const ArgInfo& info : main.argument_info) {
+        if (info.kind != ArgInfo::Kind::buffer) continue;
+        EXPECT_FALSE(info.trainable);
+        EXPECT_EQ(info.init, info.names[0] == "layer.running_var" ? ArgInfo::Init::ones : ArgInfo::Init::zeros);
     }
+    const auto norms =
+        std::count_if(main.ops.begin(), main.ops.end(), [](const Op& op) { return op.name == "batch_norm"; });
+    EXPECT_EQ(norms, 1);
+    EXPECT_EQ(std::count_if(report.notes.begin(), report.notes.end(),
+                            [](const Note& note) { return note.kind == Note::Kind::warning; }),
+              0);
+}
+
+// A function takes the statistics of what it is given, and moves none.
+TEST(Modes, AFunctionMovesNothing) {
+    CompileOptions options;
+    options.transform = Transform::forward;
+    EXPECT_EQ(import_model(fixture("modes/batch_norm.train.noopt.onnx"), options).main().results.size(), 1U);
+}
+
+// The exporter's optimizer does not know of training mode.
+TEST(Modes, AFoldedBatchNormIsRefused) {
+    EXPECT_EQ(import_error("modes/batch_norm.train.dynamo.onnx"),
+              "error: the exporter's optimizer took batch norms in training mode for ones in eval() mode\n"
+              "  expected: each of them as a BatchNormalization\n"
+              "  found: none of layer: folded into the product before it, or dropped\n"
+              "help: export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps them; or call "
+              "model.eval() before the export: they take their running statistics then, which stay as they are\n");
+}
+
+// Every other layer that differs between the modes.
+TEST(Modes, TrainingModeIsRefused) {
     EXPECT_EQ(import_error("modes/instance_norm.train.onnx"),
               training("an instance norm by the input's own statistics (layer)"));
 }
@@ -273,7 +307,7 @@ TEST(Modes, DropoutThatEvalModeSwitchedOffIsNamed) {
     onnx::GraphProto twice = model->graph();
     twice.mutable_node()->MergeFrom(model->graph().node());
     Report report;
-    onnx_frontend::warn_of_eval_mode(twice, false, report);
+    onnx_frontend::warn_of_eval_mode(twice, false, 20, report);
     ASSERT_EQ(report.notes.size(), 1U);
     EXPECT_EQ(report.notes[0].where, "layer");
     EXPECT_TRUE(report.notes[0].text.starts_with("is, in 2 calls, switched off")) << report.notes[0].text;
@@ -298,7 +332,7 @@ TEST(Modes, DropoutsOfAllLayersAreOneWarning) {
         add("class_hierarchy", "['model.M', 'model.Layer', 'torch.nn.modules.dropout.Dropout', 'aten.clone.default']");
     }
     Report report;
-    onnx_frontend::warn_of_eval_mode(graph, false, report);
+    onnx_frontend::warn_of_eval_mode(graph, false, 20, report);
     ASSERT_EQ(report.notes.size(), 1U);
     EXPECT_EQ(report.notes[0].where, "layers.0.drop, layers.1.drop, layers.2.drop, layers.3.drop and 3 more");
     EXPECT_EQ(

@@ -383,6 +383,19 @@ TEST(BatchNormalization, HasNoStatisticsWhereTheyAreNotNamed) {
         (std::vector<double>{1, 2}));
 }
 
+// By the batch, of 1 and 2: mean 1.5, variance 0.25. Running statistics, 1 before, as outputs of ONNX's operator.
+TEST(BatchNormalization, TakesTheStatisticsOfTheBatch) {
+    const std::string given = "(float[2,1] x, float[1] s, float[1] b, float[1] m, float[1] v) => ",
+                      call = "BatchNormalization <epsilon = 3.0, momentum = 0.75, training_mode = 1> (x, s, b, m, v) }";
+    const std::vector<Tensor> y =
+        given_by(given + "(float[2,1] y, float[1] rm, float[1] rv) { y, rm, rv = " + call, 20);
+    ASSERT_EQ(y.size(), 3U);
+    for (std::size_t k = 0; k < 2; ++k)  // in double on both sides
+        EXPECT_NEAR(y[0].f[k], 1 + (k == 0 ? -0.5 : 0.5) / std::sqrt(3.25), 1e-12);
+    EXPECT_NEAR(y[1].f[0], 0.75 + 0.25 * 1.5, 1e-12);
+    EXPECT_NEAR(y[2].f[0], 0.75 + 0.25 * 0.25, 1e-12);
+}
+
 // Steps that are folded one after the other, whose bodies call a function with a constant of its own: 3, 8, 18, 38; and
 // with one that is no shape arithmetic, of two numbers: 1, 10, 46, 190.
 TEST(Loops, OfFunctionsWithConstants) {

@@ -49,6 +49,23 @@ void finish(KernelCase& c, Function f) {
     c.module.functions.push_back(std::move(f));
 }
 
+// Main calls the kernel with the case's argument.
+void call_kernel(KernelCase& c, Function f) {
+    Function main;
+    const Value argument = main.add_argument(c.arguments.front().type, "x");
+    main.argument_info.clear();
+    std::vector<Type> types;
+    std::vector<std::string> names;
+    for (const Value y : f.results) {
+        types.push_back(f.type(y));
+        names.push_back(fmt::format("y{}", names.size()));
+    }
+    Builder caller(main);
+    main.results = caller.emit_typed("fused", {argument}, {{"kernel", f.name}}, types, names);
+    finish(c, std::move(main));
+    c.module.functions.push_back(std::move(f));
+}
+
 KernelCase casts_of(DType from) {
     KernelCase c = empty_case(fmt::format("casts_of_{}", name_of(from)));
     const std::vector<double> numbers = awkward_numbers(from);
@@ -70,19 +87,36 @@ KernelCase casts_of(DType from) {
         if (is_integer(to)) f.results.push_back(b.div(y, b.scalar(to, 2)));
         if (to == DType::boolean) f.results.push_back(b.op("eq", {y, b.op("not", {b.op("not", {y})})}));
     }
-    Function main;
-    const Value argument = main.add_argument(x.type, "x");
-    main.argument_info.clear();
-    std::vector<Type> types;
-    std::vector<std::string> names;
-    for (const Value y : f.results) {
-        types.push_back(f.type(y));
-        names.push_back(fmt::format("y{}", names.size()));
+    call_kernel(c, std::move(f));
+    return c;
+}
+
+// What no operand gives: a number, one that counts, what stands around a tensor and beside one. Each stored as it is,
+// and where an element is chosen.
+KernelCase constants_of(DType dtype) {
+    KernelCase c = empty_case(fmt::format("constants_of_{}", name_of(dtype)));
+    const Type type = Type::tensor(dtype, {3, 5});
+    Tensor x(type);
+    for (std::int64_t k = 0; k < x.size(); ++k) x.set(k, dtype == DType::boolean ? k % 2 : k);
+    c.arguments = {x};
+    Function f;
+    f.name = "constants";
+    f.kind = "kernel:pointwise";
+    const Value v = f.add_argument(type, "x");
+    f.argument_info.clear();
+    Builder b(f);
+    const Value one = b.constant(ConstExpr::splat(type, 1));
+    f.results = {one, b.op("pad", {v}, {{"low", Dims{1, 0}}, {"high", Dims{0, 2}}, {"value", 1.0}}),
+                 b.op("concat", {v, one}, {{"axis", std::int64_t{0}}})};
+    if (dtype != DType::boolean) {
+        const Value counts = b.constant(ConstExpr::affine(type, 2, {5, 1}));
+        f.results.push_back(counts);
+        f.results.push_back(b.op("concat", {counts, v}, {{"axis", std::int64_t{1}}}));
+        const Value chosen = b.op("not", {b.cast(v, DType::boolean)});
+        f.results.push_back(b.op("select", {chosen, one, v}));
+        f.results.push_back(b.op("select", {chosen, counts, v}));
     }
-    Builder caller(main);
-    main.results = caller.emit_typed("fused", {argument}, {{"kernel", f.name}}, types, names);
-    finish(c, std::move(main));
-    c.module.functions.push_back(std::move(f));
+    call_kernel(c, std::move(f));
     return c;
 }
 
@@ -117,6 +151,7 @@ KernelCase exact_sums(const Dims& dims, bool fuse) {
 std::vector<KernelCase> cast_cases() {
     std::vector<KernelCase> cases;
     for (const DType from : computed_dtypes()) cases.push_back(casts_of(from));
+    for (const DType dtype : computed_dtypes()) cases.push_back(constants_of(dtype));
     return cases;
 }
 

@@ -67,6 +67,12 @@ const Case cases[] = {
     {"dropout_dyn", "dropout", "dyn.logits", "--batch 1", "--grad-accum 2"},
     {"dropout_dynamo", "dropout", "dynamo.logits", "--recompute block", ""},
     {"dropout_reference", "dropout", "dyn.logits", "--batch 2 --executors reference", ""},
+    // Batch norms in train() mode: by the statistics of each of two micro-batches, in layers of a loop too.
+    {"batch_norm_dyn", "batch_norm", "dyn.logits", "--batch 6", "--grad-accum 2"},
+    {"batch_norm_noopt", "batch_norm", "noopt.logits", "--no-roll --executors reference", "--grad-accum 2"},
+    // Its exporter runs the model once, which moves the statistics in the file.
+    {"batch_norm_legacy", "batch_norm", "legacy.logits", "--recompute block --no-weights",
+     "--grad-accum 2 --init params.safetensors"},
 };
 
 void expect_pytorchs_numbers(const Case& c, const GeneratedProgram& program, const std::string& threads) {
@@ -113,7 +119,9 @@ INSTANTIATE_TEST_SUITE_P(Programs, Parity,
                                                             "shared_layers",
                                                             "shared_table",
                                                             "dropout_dyn",
-                                                            "dropout_dynamo"})),
+                                                            "dropout_dynamo",
+                                                            "batch_norm_dyn",
+                                                            "batch_norm_legacy"})),
                          [](const auto& info) { return std::string(info.param.name); });
 
 class ParityWithoutAvx512 : public testing::TestWithParam<Case> {};

@@ -28,7 +28,9 @@ inline constexpr double update_tolerance = 1e-3;
 
 void expect_pytorchs_log(const GeneratedProgram& program, const std::filesystem::path& log);
 void expect_pytorchs_gradients(const GeneratedProgram& program, const std::filesystem::path& gradients);
-void expect_pytorchs_updates(const GeneratedProgram& program, const std::filesystem::path& after);
+// `buffers`: the fixture's file of those that ranks come to, instead of the ones of a rank alone.
+void expect_pytorchs_updates(const GeneratedProgram& program, const std::filesystem::path& after,
+                             const std::string& buffers = "");
 
 // Of a program that trains a part of the model: the gradients that are in the file. Returns their norm as PyTorch has
 // it.

@@ -107,7 +107,7 @@ Module Importer::run() {
         throw UserError(std::move(d));
     }
     check_model(*model_);
-    refuse_training_mode(model_->graph(), traced_);
+    refuse_training_mode(model_->graph(), traced_, opset(""));
     refuse_dropped_arguments(model_->graph());
     refuse_unsupported(*model_, functions_);
     tie_copies();
@@ -115,7 +115,7 @@ Module Importer::run() {
     refuse_lost_names();
     stops_.emplace(model_->graph());
     stops_->warn(traced_, said_merged_, frozen_parameters(), report_);
-    warn_of_eval_mode(model_->graph(), options_.dropout.value_or(0) > 0, report_);
+    warn_of_eval_mode(model_->graph(), options_.dropout.value_or(0) > 0, opset(""), report_);
     warn_of_lost_draws(model_->graph(), report_);
     warn_of_untraced(model_->graph(), report_);
     for (const auto& node : model_->graph().node()) {
@@ -128,6 +128,7 @@ Module Importer::run() {
     import_outputs();
     describe_ids();
     strip_wrapper();
+    end_moves();
     report_composites();
     warn_of_unused_inputs();
     // The dynamo exporter keeps its signature and each node's call; files that were made smaller may have calls alone.
@@ -272,7 +273,8 @@ Binding Importer::initializer(const onnx::TensorProto& tensor) {
     const Type type = reader_.type(tensor);
     Binding binding;
     binding.narrow = narrow_type(tensor.data_type());
-    const bool argument = is_argument(tensor);
+    const bool moves = moved_.contains(tensor.name());
+    const bool argument = moves || is_argument(tensor);
     if (!argument || type.elements() <= shape_like)
         binding.proto = &tensor;  // an operator may need to know its numbers
     if (!argument) return binding;
@@ -286,14 +288,68 @@ Binding Importer::initializer(const onnx::TensorProto& tensor) {
         info.note = *call;
         if (type.elements() <= 1 || restored_.all_there()) info.kind = ArgInfo::Kind::constant;
     }
+    if (moves) {
+        info.kind = ArgInfo::Kind::buffer;
+        info.trainable = false;
+        binding.proto = nullptr;  // its numbers are those of the first step alone
+    }
     info.names = {tensor.name()};
     info.sources = {reader_.source(tensor)};
     binding.value = module_.main().add_argument(type, value_name(tensor.name()), std::move(info));
     return binding;
 }
 
+// ---- buffers that move ----------------------------------------------------------------------------------------------
+
+void Importer::move_average(Value buffer, Value towards, double share, MovedAs as) {
+    Function& main = module_.main();
+    const auto at = std::find(main.arguments.begin(), main.arguments.end(), buffer);
+    if (at == main.arguments.end()) return;  // computed by the graph, or a constant
+    ArgInfo& info = main.argument_info[static_cast<std::size_t>(at - main.arguments.begin())];
+    if (info.kind != ArgInfo::Kind::buffer) return;
+    info.init = as.begins;
+    const std::string& scope = builder_.provenance().scope;
+    if (!is_dotted(info.names.front()) && !scope.empty()) info.names.front() = fmt::format("{}.{}", scope, as.leaf);
+    // Who moves one that was moved goes on from there.
+    Moved& moved = moves_.try_emplace(buffer, Moved{buffer, {}}).first->second;
+    const DType dtype = main.type(buffer).dtype;
+    const Value kept = builder_.mul(moved.now, 1 - share);
+    moved.now = builder_.add(kept, builder_.mul(builder_.cast(towards, dtype), share));
+    if (!moved.read_by) moved.read_by = kept;
+}
+
+// What buffers will be is what main gives last.
+void Importer::end_moves() {
+    Function& main = module_.main();
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const auto at = moves_.find(main.arguments[k]);
+        if (at == moves_.end()) continue;
+        const std::string& name = main.argument_info[k].names.front();
+        for (const Op& op : main.ops) {
+            if (std::find(op.operands.begin(), op.operands.end(), at->first) == op.operands.end() ||
+                op.results.front() == at->second.read_by)
+                continue;
+            Diagnostic d;
+            d.message = fmt::format("the model reads the running statistic {}, which its batch norm moves", name);
+            d.node = op.provenance.nodes.empty() ? "" : op.provenance.nodes.front();
+            d.module = op.provenance.scope;
+            d.help =
+                "call eval() of the module of that statistic before the export: it stays as it is then, and may be "
+                "read";
+            throw UserError(std::move(d));
+        }
+        if (options_.transform != Transform::train) {
+            report_.warning("batch norm", name, "is not moved by a function, which a training step would do");
+            continue;
+        }
+        main.results.push_back(at->second.now);
+        main.result_names.push_back(name);
+    }
+}
+
 void Importer::import_initializers(const onnx::GraphProto& graph) {
     torchscript_ = is_torchscript(*model_, traced_);
+    moved_ = moved_statistics(graph, opset(""));
     for (const auto& tensor : graph.initializer()) bind(tensor.name(), initializer(tensor));
 }
 

@@ -104,6 +104,12 @@ class Importer {
     bool made_of_shapes(const std::string& name) const;
     // Of a stored tensor fewer were there than a slice asked for: named where shapes do not fit for that reason.
     void note_short(const std::string& name, std::int64_t size, std::int64_t asked);
+    // A buffer of the model becomes (1 - share) buffer + share towards in each micro-step; what is none stays.
+    struct MovedAs {
+        const char* leaf;  // what torch calls it in its module, where the graph has no name for it
+        ArgInfo::Init begins;
+    };
+    void move_average(Value buffer, Value towards, double share, MovedAs as);
     void bind(const std::string& name, Binding binding);
     bool import_body(const onnx::NodeProto& node);  // of a function; false where there is none
     const onnx::FunctionProto* function_of(const onnx::NodeProto& node) const;  // nullptr: none of the model's own
@@ -125,6 +131,7 @@ class Importer {
     bool is_argument(const onnx::TensorProto& initializer) const;
     Binding initializer(const onnx::TensorProto& tensor);
     Binding inner_initializer(const onnx::TensorProto& tensor);
+    void end_moves();
     void import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes);
     void import_node(const onnx::NodeProto& node);
     onnx::NodeProto with_stops(const onnx::NodeProto& node, const std::vector<int>& inputs);
@@ -170,6 +177,11 @@ class Importer {
         Binding binding;
     };
     std::map<std::string, InnerInitializer> inner_initializers_;
+    std::set<std::string> moved_;  // initializers that are buffers which the model moves
+    struct Moved {
+        Value now, read_by;  // what it is so far; the first that was computed of it
+    };
+    std::map<Value, Moved> moves_;        // by buffer
     std::set<std::string> said_merged_;   // values of the traced program
     std::optional<GradientStops> stops_;  // of the graph as it is imported
     bool warned_f32_ = false;

@@ -95,28 +95,46 @@ void normalization(Node& n, std::string_view op) {
         if (n.wants(k)) n.output(k, b.reshape(results[k], ones));
 }
 
+// By the batch's own statistics. As an output of the node, the running variance moves by the batch's as it is; that of
+// the model moves as torch's does, by the one of a sample: n / (n - 1) of it.
+void batch_normalization_by_the_batch(Node& n, const Type& type) {
+    Builder& b = n.b();
+    constexpr std::size_t mean = 3, variance = 4;
+    const double numbers = static_cast<double>(type.elements()) / static_cast<double>(type.dims[1]);
+    if (numbers < 2)
+        n.fail("a batch norm in training mode has one number in each channel, of which there is no variance",
+               "bind a larger batch with --batch, or export the model so", "two or more", "one");
+    const std::vector<Value> results =
+        b.emit("batch_norm", {n.input(0), b.cast(n.input(1), type.dtype), b.cast(n.input(2), type.dtype)},
+               {{"eps", n.number("epsilon", 1e-5)}});
+    n.output(0, results[0]);
+    const double share = 1 - as_written(n.number("momentum", 0.9));
+    const auto moved = [&](std::size_t input, Value towards) {
+        const DType dtype = n.type(input).dtype;
+        return b.add(b.mul(n.input(input), 1 - share), b.mul(b.cast(towards, dtype), share));
+    };
+    if (n.wants(1) && n.importer().is_read(n.proto().output(1))) n.output(1, moved(mean, results[1]));
+    if (n.wants(2) && n.importer().is_read(n.proto().output(2))) n.output(2, moved(variance, results[2]));
+    n.importer().move_average(n.input(mean), results[1], share, {"running_mean", ArgInfo::Init::zeros});
+    n.importer().move_average(n.input(variance), b.mul(results[2], numbers / (numbers - 1)), share,
+                              {"running_var", ArgInfo::Init::ones});
+}
+
 // By statistics that are given: a model's running ones, or what the graph computed of the batch.
 void batch_normalization(Node& n) {
     Builder& b = n.b();
-    // Before opset 14 outputs of statistics say it.
-    bool statistics = false;
-    for (std::size_t k = 1; k < n.outputs(); ++k) statistics = statistics || n.wants(k);
-    if (n.integer("training_mode", 0) != 0 || (n.opset() < 14 && statistics))
-        n.fail("BatchNormalization in training mode is not supported",
-               "call model.eval() before the export: a batch norm takes its running statistics then, which stay as "
-               "they are");
     const Type type = n.type(0);
     if (type.rank() < 2) n.fail("BatchNormalization takes rows of channels", {}, {}, to_string(type));
     const Dims channels = {type.dims[1]};
-    Dims shape(type.dims.size(), 1);
-    shape[1] = type.dims[1];
-    std::vector<Value> operands;
-    for (std::size_t i = 1; i < 5; ++i) {
+    for (std::size_t i = 1; i < 5; ++i)
         if (n.type(i).dims != channels)
             n.fail("an operand of BatchNormalization has not one number for each channel", {},
                    fmt::format("[{}]", to_string(channels)), to_string(n.type(i)));
-        operands.push_back(b.reshape(b.cast(n.input(i), type.dtype), shape));
-    }
+    if (is_by_the_batch(n.proto(), n.opset())) return batch_normalization_by_the_batch(n, type);
+    Dims shape(type.dims.size(), 1);
+    shape[1] = type.dims[1];
+    std::vector<Value> operands;
+    for (std::size_t i = 1; i < 5; ++i) operands.push_back(b.reshape(b.cast(n.input(i), type.dtype), shape));
     const Value deviation = b.op("rsqrt", {b.add(operands[3], n.number("epsilon", 1e-5))});
     const Value normal = b.mul(b.sub(n.input(0), operands[2]), deviation);
     n.output(0, b.add(b.mul(normal, operands[0]), operands[1]));

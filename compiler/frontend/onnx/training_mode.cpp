@@ -37,13 +37,13 @@ constexpr Argument none = {};
 constexpr std::string_view batch_norm = "a batch norm by the batch's own statistics", dropout = "dropout",
                            between_layers = "dropout between recurrent layers", slopes = "a relu with random slopes";
 constexpr ModeCall mode_calls[] = {
-    {"aten.batch_norm", {5, "training"}, none, batch_norm},
-    {"aten.native_batch_norm", {5, "training"}, none, batch_norm},
-    {"aten.cudnn_batch_norm", {5, "training"}, none, batch_norm},
-    {"aten._native_batch_norm_legit", {5, "training"}, none, batch_norm},
-    {"aten._native_batch_norm_legit_functional", {5, "training"}, none, batch_norm},
-    {"aten._batch_norm_with_update", none, none, batch_norm},
-    {"aten._batch_norm_with_update_functional", none, none, batch_norm},
+    {"aten.batch_norm", {5, "training"}, none, batch_norm, true},
+    {"aten.native_batch_norm", {5, "training"}, none, batch_norm, true},
+    {"aten.cudnn_batch_norm", {5, "training"}, none, batch_norm, true},
+    {"aten._native_batch_norm_legit", {5, "training"}, none, batch_norm, true},
+    {"aten._native_batch_norm_legit_functional", {5, "training"}, none, batch_norm, true},
+    {"aten._batch_norm_with_update", none, none, batch_norm, true},
+    {"aten._batch_norm_with_update_functional", none, none, batch_norm, true},
     {"aten.instance_norm", {5, "use_input_stats"}, none, "an instance norm by the input's own statistics"},
     {"aten.dropout", {2, "train"}, {1, "p"}, dropout, true},
     {"aten.native_dropout", {2, "train"}, {1, "p"}, dropout, true},
@@ -87,6 +87,20 @@ bool is_running_statistic(std::string_view buffer) {
     return name == "running_mean" || name == "running_var" || name == "num_batches_tracked";
 }
 
+// How many batches a norm has seen: with a momentum of its own no number depends on it.
+bool is_count_of_batches(std::string_view buffer) {
+    return buffer.ends_with("num_batches_tracked");
+}
+
+// A call of a batch norm by the batch's statistics.
+bool calls_norm_by_the_batch(const TracedCall& call) {
+    if (call.target == "aten._native_batch_norm_legit.no_stats") return false;
+    for (const ModeCall& m : mode_calls)
+        if (m.what == batch_norm && m.call == without_overload(call.target))
+            return m.flag.name.empty() || call.argument(m.flag.position, m.flag.name) == "True";
+    return false;
+}
+
 // The same for all nodes of the call.
 std::string place_of_call(const onnx::NodeProto& node, const TracedCall& call) {
     const std::string scope = provenance_of(node).scope;
@@ -122,7 +136,65 @@ class Findings {
 
 }  // namespace
 
-void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& signature) {
+bool is_by_the_batch(const onnx::NodeProto& norm, std::int64_t opset) {
+    constexpr std::int64_t says_training_mode = 14;  // before that opset, outputs of statistics say it
+    for (const auto& attribute : norm.attribute())
+        if (attribute.name() == "training_mode" && attribute.i() != 0) return true;
+    if (opset < says_training_mode &&
+        std::any_of(norm.output().begin() + std::min(1, norm.output_size()), norm.output().end(),
+                    [](const std::string& name) { return !name.empty(); }))
+        return true;
+    const std::optional<TracedCall> call = traced_call(norm);
+    return call && calls_norm_by_the_batch(*call);
+}
+
+std::set<std::string> moved_statistics(const onnx::GraphProto& graph, std::int64_t opset) {
+    std::set<std::string> stored, out;
+    for (const auto& tensor : graph.initializer()) stored.insert(tensor.name());
+    constexpr int mean = 3, variance = 4;
+    for (const auto& node : graph.node()) {
+        if (node.op_type() != "BatchNormalization" || node.input_size() <= variance || !is_by_the_batch(node, opset))
+            continue;
+        for (const int k : {mean, variance})
+            if (stored.contains(node.input(k))) out.insert(node.input(k));
+    }
+    return out;
+}
+
+namespace {
+
+// The exporter's optimizer takes a batch norm for one by running statistics, and folds it into the product before it.
+void refuse_folded_norms(const onnx::GraphProto& graph, const std::vector<std::string>& changed,
+                         const std::set<std::string>& moved) {
+    std::set<std::string> norms;  // results of calls that a BatchNormalization is of
+    for (const auto& node : graph.node())
+        if (node.op_type() == "BatchNormalization")
+            if (const std::optional<TracedCall> call = traced_call(node)) norms.insert(call->result);
+    std::vector<std::string> folded;
+    for (const auto& node : graph.node()) {
+        const std::optional<TracedCall> call = traced_call(node);
+        if (!call || norms.contains(call->result) || !calls_norm_by_the_batch(*call)) continue;
+        const std::string place = place_of_call(node, *call);
+        if (std::find(folded.begin(), folded.end(), place) == folded.end()) folded.push_back(place);
+    }
+    if (folded.empty())
+        for (const std::string& name : changed)
+            if (is_running_statistic(name) && !is_count_of_batches(name) && !moved.contains(name))
+                folded.push_back(name);
+    if (folded.empty()) return;
+    Diagnostic d;
+    d.message = "the exporter's optimizer took batch norms in training mode for ones in eval() mode";
+    d.expected = "each of them as a BatchNormalization";
+    d.actual = fmt::format("none of {}: folded into the product before it, or dropped", some(folded));
+    d.help =
+        "export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps them; or call model.eval() "
+        "before the export: they take their running statistics then, which stay as they are";
+    throw UserError(std::move(d));
+}
+
+}  // namespace
+
+void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& signature, std::int64_t opset) {
     Findings found;
     for (const auto& node : graph.node()) {
         const std::optional<TracedCall> call = traced_call(node);
@@ -130,7 +202,11 @@ void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& si
             if (const std::optional<std::string> what = in_training_mode(*call))
                 found.add(*what, place_of_call(node, *call));
     }
-    const std::vector<std::string>& changed = signature.changed();
+    const std::set<std::string> moved = moved_statistics(graph, opset);
+    if (found.empty()) refuse_folded_norms(graph, signature.changed(), moved);
+    std::vector<std::string> changed;  // and no norm of the graph moves it
+    for (const std::string& name : signature.changed())
+        if (!moved.contains(name) && !(is_count_of_batches(name) && !moved.empty())) changed.push_back(name);
     if (!found.empty() || std::any_of(changed.begin(), changed.end(), is_running_statistic)) {
         for (const std::string& name : changed) found.add("buffers that change as it runs", name);
         Diagnostic d;
@@ -138,8 +214,8 @@ void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& si
         d.expected = "a model in eval() mode";
         d.actual = found.text();
         d.help =
-            "call model.eval() before the export, or of these modules alone: a batch norm takes its running statistics "
-            "then, which stay as they are, and dropouts of other modules are trained with";
+            "call model.eval() before the export, or of these modules alone: a norm takes its running statistics then, "
+            "which stay as they are, and dropouts and batch norms of other modules are trained with";
         throw UserError(std::move(d));
     }
     if (changed.empty()) return;
@@ -228,7 +304,7 @@ bool is_switched_off_dropout(const onnx::NodeProto& node) {
     return node.op_type() == "Identity" && (provenance_of(node).module_class == "Dropout" || calls_dropout(node));
 }
 
-void warn_of_eval_mode(const onnx::GraphProto& graph, bool dropout, Report& report) {
+void warn_of_eval_mode(const onnx::GraphProto& graph, bool dropout, std::int64_t opset, Report& report) {
     // Without running statistics, the exporter has the graph compute those of the batch.
     const auto of_the_batch = [&](const onnx::NodeProto& norm) {
         constexpr int mean = 3;
@@ -244,7 +320,8 @@ void warn_of_eval_mode(const onnx::GraphProto& graph, bool dropout, Report& repo
         if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(std::move(place));
     };
     for (const auto& node : graph.node()) {
-        if (node.op_type() == "BatchNormalization" && !of_the_batch(node)) add(norms, place_of(node));
+        if (node.op_type() == "BatchNormalization" && !of_the_batch(node) && !is_by_the_batch(node, opset))
+            add(norms, place_of(node));
         if (node.op_type() != "Identity" ||
             !(is_dropout_module(provenance_of(node).module_class) || calls_dropout(node)))
             continue;

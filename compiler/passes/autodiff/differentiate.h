@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reverse-mode differentiation on the IR: every op's own VJP rule appends backward ops.
 //
-// Requires a `main` whose first result is a float scalar, the loss, and whose second, where there is one, is its
-// weight. Guarantees: `main` takes one more argument, the scalar `dloss` (what the loss is multiplied with before it is
+// Requires a `main` whose first result is a float scalar, the loss; behind it come its weights and what buffers will
+// be. Guarantees: `main` takes one more argument, the scalar `dloss` (what the loss is multiplied with before it is
 // differentiated), and gives, behind its own results, a gradient for each wanted argument, named "d" + the argument's
 // name; of a family it is a family. A trainable parameter that the loss does not depend on is frozen, with a warning;
 // in whole programs freeze_unreached has done that before. Each function that takes part becomes two that stand side by

@@ -82,7 +82,7 @@ std::string without_layer(const std::string& name, const BlockNames& names) {
 std::string argument_name(const Function& f, Value v, const BlockNames& names) {
     for (std::size_t k = 0; k < f.arguments.size(); ++k)
         if (f.arguments[k] == v && !f.argument_info.at(k).names.empty() &&
-            f.argument_info[k].kind == ArgInfo::Kind::parameter)
+            (f.argument_info[k].kind == ArgInfo::Kind::parameter || f.argument_info[k].kind == ArgInfo::Kind::buffer))
             return without_layer(f.argument_info[k].names[0], names);
     return without_layer(f.info(v).name, names);
 }

@@ -111,7 +111,9 @@ std::optional<std::size_t> argument_index(const Function& f, Value v) {
 }
 
 bool may_share_a_family(const ArgInfo& a, const ArgInfo& b) {
-    return a.kind == b.kind && (a.kind == ArgInfo::Kind::parameter || a.kind == ArgInfo::Kind::constant) &&
+    return a.kind == b.kind &&
+           (a.kind == ArgInfo::Kind::parameter || a.kind == ArgInfo::Kind::buffer ||
+            a.kind == ArgInfo::Kind::constant) &&
            a.trainable == b.trainable && a.outer == b.outer && a.init == b.init && a.note == b.note &&
            a.names.size() == 1 && b.names.size() == 1;
 }
@@ -150,6 +152,23 @@ Value family_argument(Function& f, const Uses& uses, const std::vector<Value>& m
     f.arguments.resize(to);
     f.argument_info.resize(to);
     return made;
+}
+
+// What the layers' calls give as result r where these are what the members of a family of buffers will be: the results
+// of main that they are, in that order; empty: they are not.
+std::vector<std::size_t> moved_family(const Function& f, const std::vector<Op>& calls, std::size_t r) {
+    std::vector<std::size_t> out;
+    std::vector<std::string> names;
+    for (const Op& call : calls) {
+        const auto at = std::find(f.results.begin(), f.results.end(), call.results[r]);
+        if (at == f.results.end() || f.result_names.empty()) return {};
+        out.push_back(static_cast<std::size_t>(at - f.results.begin()));
+        names.push_back(f.result_names[out.back()]);
+    }
+    const bool buffers = std::any_of(f.argument_info.begin(), f.argument_info.end(), [&](const ArgInfo& info) {
+        return info.kind == ArgInfo::Kind::buffer && info.names == names;
+    });
+    return buffers ? out : std::vector<std::size_t>();
 }
 
 void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
@@ -195,6 +214,11 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
             replaced[calls.back().results[r]] = results[r];
             continue;
         }
+        if (const std::vector<std::size_t> moved = moved_family(f, calls, r); !moved.empty()) {
+            f.results[moved.front()] = results[r];  // under the name of the first
+            for (std::size_t i = 1; i < moved.size(); ++i) f.results[moved[i]] = {};
+            continue;
+        }
         for (std::size_t i = 0; i < calls.size(); ++i)
             replaced[calls[i].results[r]] = b.op("member", {results[r]}, {{"index", static_cast<std::int64_t>(i)}},
                                                  f.info(calls[i].results[r]).name);
@@ -204,6 +228,11 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
     for (std::size_t k = 0; k < all.size(); ++k) {
         if (k == last) std::move(loop.begin(), loop.end(), std::back_inserter(f.ops));
         if (!gone.contains(k)) f.ops.push_back(std::move(all[k]));
+    }
+    for (std::size_t r = f.results.size(); r-- > 0;) {
+        if (f.results[r]) continue;
+        f.results.erase(f.results.begin() + static_cast<std::ptrdiff_t>(r));
+        f.result_names.erase(f.result_names.begin() + static_cast<std::ptrdiff_t>(r));
     }
     substitute(f, replaced);
     order_by_dependencies(f);

@@ -115,7 +115,8 @@ Placement FunctionPlanner::parameter_place(Arena arena, const Type& type, const 
 Placement FunctionPlanner::entry_argument(const Type& type, const ArgInfo& info) {
     const std::string& name = info.names.front();
     switch (info.kind) {
-        case ArgInfo::Kind::parameter: return parameter_place(Arena::parameters, type, name);
+        case ArgInfo::Kind::parameter:
+        case ArgInfo::Kind::buffer: return parameter_place(Arena::parameters, type, name);
         case ArgInfo::Kind::state: return state_place(type, name);
         case ArgInfo::Kind::input: {
             auto [found, is_new] = shared_.batch.emplace(name, shared_.batch_bytes);

@@ -14,6 +14,10 @@ namespace thunderc {
 Module choose_outputs(Module module, const std::vector<std::string>& names) {
     if (names.empty()) return module;
     Function& main = module.main();
+    const auto outputs = static_cast<std::ptrdiff_t>(main.results.size() - moved_buffers(main, main.results.size()));
+    const std::vector<Value> moved(main.results.begin() + outputs, main.results.end());
+    const std::vector<std::string> buffers(main.result_names.begin() + outputs, main.result_names.end());
+    main.result_names.resize(static_cast<std::size_t>(outputs));
     std::vector<Value> results;
     for (const std::string& name : names) {
         const auto at = std::find(main.result_names.begin(), main.result_names.end(), name);
@@ -34,6 +38,8 @@ Module choose_outputs(Module module, const std::vector<std::string>& names) {
     }
     main.results = std::move(results);
     main.result_names = names;
+    main.results.insert(main.results.end(), moved.begin(), moved.end());
+    main.result_names.insert(main.result_names.end(), buffers.begin(), buffers.end());
     remove_dead_ops(main);
     return module;
 }

@@ -97,6 +97,11 @@ class Decider {
     }
 
     void decide(std::size_t k, const std::string& restored, bool exporters_scopes, Decision& decision) {
+        if (info(k).kind == ArgInfo::Kind::buffer) {
+            decision.verdict = Decision::Verdict::parameter;
+            decision.why = "a buffer that the model moves";
+            return;
+        }
         auto matches = [&](const std::optional<std::regex>& e) {
             return e && (std::regex_search(name(k), *e) || std::regex_search(restored, *e));
         };
@@ -225,6 +230,10 @@ class Decider {
         numbers_.resize(main_.arguments.size());
         for (std::size_t k = 0; k < given.size(); ++k) {
             if (info(k).kind == ArgInfo::Kind::input) continue;
+            if (info(k).kind == ArgInfo::Kind::buffer) {
+                given[k].kind = GivenArgument::Kind::constant;
+                continue;
+            }
             const WeightSource* source = info(k).sources.empty() ? nullptr : info(k).sources.front().get();
             auto matches = [&](const std::optional<std::regex>& e) { return e && std::regex_search(name(k), *e); };
             const bool named = is_dotted(name(k));

@@ -68,6 +68,10 @@ class Lifter {
         const ArgInfo& info = main_.argument_info[k];
         const std::string& name = info.names.front();
         const std::shared_ptr<const WeightSource> source = info.sources.empty() ? nullptr : info.sources.front();
+        if (info.kind == ArgInfo::Kind::buffer) {
+            add(k, name, sites, source);  // the module that moves it has named it
+            return;
+        }
         // Names in the order of use. An op that takes the initializer speaks for one name.
         std::vector<std::string> targets;
         std::map<std::string, std::vector<Site>> groups;
@@ -350,16 +354,19 @@ class Lifter {
         for (std::size_t k : order) {
             const Lifted& lifted = lifted_[k];
             ArgInfo info = main_.argument_info[lifted.argument];
-            info.kind = ArgInfo::Kind::parameter;
+            if (info.kind != ArgInfo::Kind::buffer) info.kind = ArgInfo::Kind::parameter;
             info.names = {lifted.name};
             info.aliases = {lifted.aliases};
             info.note = lifted.note;
-            info.trainable = true;
+            info.trainable = info.kind == ArgInfo::Kind::parameter;
             if (lifted.source) {
                 auto source = std::make_shared<WeightSource>(*lifted.source);
                 source->transposed = lifted.transposed;
                 info.sources = {std::move(source)};
             }
+            for (std::string& result : out.result_names)  // what a buffer will be
+                if (info.kind == ArgInfo::Kind::buffer && result == main_.argument_info[lifted.argument].names.front())
+                    result = lifted.name;
             arguments[k] = out.add_argument(lifted.type, lifted.name, std::move(info));
         }
         for (const auto& [head, table] : ties_) arguments[head] = arguments[table];

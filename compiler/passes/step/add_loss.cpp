@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -317,14 +318,34 @@ class LossAdder {
     Uses uses_;
 };
 
+// Behind the loss and its weights, as before behind what the model gives: what its buffers will be.
+Module with_moved_buffers(Module module, const std::function<Module(Module)>& add) {
+    Function& main = module.main();
+    const std::size_t outputs = main.results.size() - moved_buffers(main, main.results.size());
+    const std::vector<Value> moved(main.results.begin() + static_cast<std::ptrdiff_t>(outputs), main.results.end());
+    std::vector<std::string> names;
+    if (!moved.empty())
+        names.assign(main.result_names.begin() + static_cast<std::ptrdiff_t>(outputs), main.result_names.end());
+    main.results.resize(outputs);
+    if (!moved.empty()) main.result_names.resize(outputs);
+    Module out = add(std::move(module));
+    out.main().results.insert(out.main().results.end(), moved.begin(), moved.end());
+    out.main().result_names.insert(out.main().result_names.end(), names.begin(), names.end());
+    return out;
+}
+
 }  // namespace
 
 Module add_loss(Module module, const std::string& loss, Report& report, bool several_ranks) {
-    return LossAdder(std::move(module), loss, report, several_ranks).run();
+    return with_moved_buffers(std::move(module), [&](Module outputs_alone) {
+        return LossAdder(std::move(outputs_alone), loss, report, several_ranks).run();
+    });
 }
 
 Module append_loss(Module module, const ChosenLoss& chosen, Report& report) {
-    return LossAdder(std::move(module), "auto", report).run(chosen);
+    return with_moved_buffers(std::move(module), [&](Module outputs_alone) {
+        return LossAdder(std::move(outputs_alone), "auto", report).run(chosen);
+    });
 }
 
 }  // namespace thunderc

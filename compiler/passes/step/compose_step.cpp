@@ -31,10 +31,11 @@ Value scalar_argument(Function& f, const std::string& name, DType dtype = DType:
     return scalar_argument(f, name, name, dtype);
 }
 
-// What main gives: result 0 is the loss, then its weights, then a gradient for each trainable parameter in order.
+// What main gives: result 0 is the loss, then its weights, then what buffers will be, then a gradient for each
+// trainable parameter in order.
 struct MainResults {
     std::vector<std::size_t> trainable;  // arguments
-    std::size_t first_gradient = 1;
+    std::size_t first_moved = 1, first_gradient = 1;
 };
 
 MainResults main_results(const Function& main) {
@@ -64,6 +65,7 @@ MainResults main_results(const Function& main) {
     check(main.results.size() > out.trainable.size(),
           fmt::format("main gives {} results for {} trainable parameters", main.results.size(), out.trainable.size()));
     out.first_gradient = main.results.size() - out.trainable.size();
+    out.first_moved = out.first_gradient - moved_buffers(main, out.first_gradient);
     return out;
 }
 
@@ -76,8 +78,7 @@ bool has_terms(const Function& main) {
 
 Function loss_weight(const Function& main, const MainResults& results) {
     Function f = main;
-    f.results.assign(main.results.begin() + 1,
-                     main.results.begin() + static_cast<std::ptrdiff_t>(results.first_gradient));
+    f.results.assign(main.results.begin() + 1, main.results.begin() + static_cast<std::ptrdiff_t>(results.first_moved));
     remove_dead_ops(f);
     const Uses uses(f);
     std::vector<Value> arguments;
@@ -107,6 +108,13 @@ Function loss_weight(const Function& main, const MainResults& results) {
     }
     compact_values(f);
     return f;
+}
+
+Value buffer_argument(const Function& main, const std::string& name) {
+    for (std::size_t k = 0; k < main.arguments.size(); ++k)
+        if (main.argument_info[k].kind == ArgInfo::Kind::buffer && main.argument_info[k].names.front() == name)
+            return main.arguments[k];
+    throw InternalError("there is no buffer " + name);
 }
 
 Function forward_backward(const Function& main, const MainResults& results) {
@@ -148,6 +156,12 @@ Function forward_backward(const Function& main, const MainResults& results) {
     b.set_provenance({});
     f.results.back() = b.op("add", {loss_before, b.cast(main.results[0], DType::f32)}, {}, "loss_sum_after");
     f.result_names.back() = f.info(loss_before).name;
+    for (std::size_t r = results.first_moved; r < results.first_gradient; ++r) {
+        const Value buffer = buffer_argument(main, main.result_names[r]);
+        const auto at = static_cast<std::ptrdiff_t>(f.results.size() - 1);
+        f.results.insert(f.results.begin() + at, main.results[r]);
+        f.result_names.insert(f.result_names.begin() + at, f.info(buffer).name);
+    }
     remove_dead_code(f);
     return f;
 }
@@ -248,7 +262,7 @@ Module compose_step(Module module, const StepOptions& options, Report& report) {
     const MainResults results = main_results(main);
     std::vector<Function> functions;
     functions.push_back(forward_backward(main, results));
-    const std::size_t weights = results.first_gradient - 1;
+    const std::size_t weights = results.first_moved - 1;
     if (weights > 0) functions.push_back(loss_weight(main, results));
     functions.push_back(update(main, results, *rule, options.coded_states));
     std::move(module.functions.begin() + 1, module.functions.end(), std::back_inserter(functions));

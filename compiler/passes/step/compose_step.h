@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a function that gives a loss and gradients to the three functions of a training step.
 //
-// Requires what differentiate leaves: main(inputs, parameters, dloss) -> (loss, weights, gradients), with the weights
-// that add_loss gave. Guarantees, with the arguments' ArgInfo names in brackets:
+// Requires what differentiate leaves: main(inputs, parameters, buffers, dloss) -> (loss, weights, what buffers will be,
+// gradients), with the weights that add_loss gave. Guarantees, with the arguments' ArgInfo names in brackets:
 //
 //     forward_backward(main's own arguments,                    the first function of the module
 //                      gradients before (state "grad.<name>"), first (scalar "first_micro_step"), loss_sum)
-//         -> (gradients after, loss_sum)
+//         -> (gradients after, buffers after, loss_sum)
 //     loss_weight(the inputs that it reads, loss_weight before) -> (loss_weight), where the loss has a weight
 //     update(parameters, gradients, the rule's states ("first_moment.<name>"), its numbers ("adamw.beta2"), scalars of
 //            StepScalars)

@@ -309,6 +309,37 @@ TEST(OutlineBlocks, LayersThatAreWiredDifferentlyStay) {
     expect_unchanged(text);
 }
 
+// Buffers of layers are a family, and so is what they will be.
+TEST(RollRepeats, BuffersOfLayersMoveInTheLoop) {
+    Report report;
+    Module module = roll_repeats(parsed(R"(
+func @main(
+    %x: f32[3] input "x",
+    %a: f32[3] buffer "layers.0.mean" {frozen},
+    %b: f32[3] buffer "layers.1.mean" {frozen},
+    %c: f32[3] buffer "layers.2.mean" {frozen}) ->
+    (%z "y", %a1 "layers.0.mean", %b1 "layers.1.mean", %c1 "layers.2.mean") {
+  %y0, %a1 = call(%x, %a) {callee = "layer"} : f32[3], f32[3]
+  %y1, %b1 = call(%y0, %b) {callee = "layer"} : f32[3], f32[3]
+  %z, %c1 = call(%y1, %c) {callee = "layer"} : f32[3], f32[3]
+}
+func @layer(%x: f32[3], %mean: f32[3]) -> (%y, %moved) {
+  %y = tanh(%x) : f32[3]
+  %moved = mul(%mean, %x) : f32[3]
+}
+)"),
+                                 report);
+    const Function& main = module.main();
+    ASSERT_EQ(main.arguments.size(), 2U);
+    EXPECT_EQ(main.argument_info[1].kind, ArgInfo::Kind::buffer);
+    EXPECT_EQ(main.argument_info[1].names,
+              (std::vector<std::string>{"layers.0.mean", "layers.1.mean", "layers.2.mean"}));
+    EXPECT_EQ(main.result_names, (std::vector<std::string>{"y", "layers.0.mean"}));
+    ASSERT_EQ(main.ops.size(), 1U);
+    EXPECT_EQ(main.results[1], main.ops[0].results[1]);
+    EXPECT_EQ(main.type(main.results[1]), main.type(main.arguments[1]));
+}
+
 TEST(RollRepeats, SaysWhyARowStays) {
     Report report;
     Module module = roll_repeats(parsed(R"(

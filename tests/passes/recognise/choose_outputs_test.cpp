@@ -27,6 +27,20 @@ TEST(ChooseOutputs, WithoutNamesAllStay) {
     EXPECT_EQ(functions_of(choose_outputs(module_of(two), {})), functions_of(module_of(two)));
 }
 
+// What buffers will be is no output: it is neither chosen nor left out.
+TEST(ChooseOutputs, BuffersMoveWhateverIsChosen) {
+    const std::string head = "func @main(%x: f32[3] input \"x\", %m: f32[3] buffer \"mean\") -> (";
+    const std::string move = "  %k = mul(%m, %x) : f32[3]\n}";
+    EXPECT_EQ(functions_of(choose_outputs(module_of(head + R"(%a "first", %b "second", %k "mean") {
+  %a = exp(%x) : f32[3]
+  %b = tanh(%x) : f32[3]
+)" + move),
+                                          {"second"})),
+              functions_of(module_of(head + R"(%b "second", %k "mean") {
+  %b = tanh(%x) : f32[3]
+)" + move)));
+}
+
 TEST(ChooseOutputs, NamesThatThereAreNotAreRefused) {
     auto error = [](const std::vector<std::string>& names) {
         try {

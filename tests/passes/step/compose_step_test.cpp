@@ -34,6 +34,27 @@ Module composed(const std::string& text, const StepOptions& options = {}) {
     return module;
 }
 
+// What a buffer will be takes its place, in each micro-step; it has no gradient, no state, and is no weight of the
+// loss.
+TEST(ComposeStep, BuffersTakeTheirOwnPlaces) {
+    const Module module = composed(R"(
+func @main(
+    %x: f32[4,3] input "x" {batched},
+    %w: f32[3] parameter "w",
+    %mean: f32[3] buffer "norm.running_mean" {frozen, init = zeros}) -> (%loss "loss", %moved "norm.running_mean") {
+  %y = mul(%x, %w) : f32[4,3]
+  %sum = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[3]
+  %moved = add(%mean, %sum) : f32[3]
+  %loss = reduce_sum(%y) {axes = [0, 1], keep_dims = false} : f32[]
+}
+)");
+    const Function& step = *module.find(forward_backward_function);
+    EXPECT_EQ(step.result_names, (std::vector<std::string>{"grad_w", "mean", "loss_sum"}));
+    EXPECT_EQ(step.info(step.results[1]).name, "moved");
+    EXPECT_EQ(module.find(loss_weight_function), nullptr);
+    for (const ArgInfo& info : module.find(update_function)->argument_info) EXPECT_NE(info.kind, ArgInfo::Kind::buffer);
+}
+
 TEST(ComposeStep, MakesTheThreeFunctionsOfAStep) {
     EXPECT_EQ(printed_functions(composed(classifier)), R"(func @forward_backward(
     %x: f32[4,3] input "x" {batched},
