@@ -51,6 +51,34 @@ TEST(EditedProgram, ItsTestsSayWhichJudgementFailed) {
         << wrong.out;
     EXPECT_EQ(wrong.out.find("lm_head.weight: slope of the loss"), std::string::npos) << wrong.out;
 
+    // a gradient that is never made, without a reference to tell
+    std::string missing = text;
+    const std::string call = "linear_backward_weight({.dweight = g_lm_head";
+    ASSERT_EQ(replace(missing, call, "if (false) " + call), 1);
+    write_file(schedule, missing);
+    const Outcome lost = program.own_tests("-DREFERENCE=OFF");
+    expect_failure(lost, "The gradients are not those of the program's loss");
+    EXPECT_NE(lost.out.find("FAIL  lm_head.weight: slope of the loss"), std::string::npos) << lost.out;
+
+    // as it was, with kernels that name sizes
+    write_file(schedule, text);
+    std::string with_sizes = read_file(kernels);
+    const std::string line = "    const Timed timed(";
+    ASSERT_GT(replace(with_sizes, line, "    static_assert(B * T > 0 && C % NH == 0 && V > 0);\n" + line), 3);
+    write_file(kernels, with_sizes);
+    const Outcome restored = program.own_tests("-DREFERENCE=ON");
+    EXPECT_EQ(restored.status, 0) << restored.out << restored.err;
+}
+
+#ifdef THUNDERC_FULL  // tests/support/full_form.h: each of them builds a program and its tests several times
+
+TEST(EditedProgram, ItsTestsFindWhatIsMissing) {
+    const GeneratedProgram program("llama1_missing_edited", "llama1", "noopt.logits", "", "train", 1, Cpu::native,
+                                   Compiled::lightly);
+    ASSERT_TRUE(program.built()) << program.failure();
+    const fs::path schedule = program.file("out/model.cpp");
+    const std::string text = read_file(schedule);
+
     // a gradient that each micro-batch writes anew, where it should add to what the one before left
     std::string last_alone = text;
     const std::string adds = ".mode = mode,";
@@ -83,27 +111,8 @@ TEST(EditedProgram, ItsTestsSayWhichJudgementFailed) {
     write_file(schedule, both_missing);
     expect_failure(program.own_tests("-DREFERENCE=ON"), "thunderc has derived it wrongly");
     write_file(naive_schedule, naive);
-
-    // a gradient that is never made, without a reference to tell
-    std::string missing = text;
-    const std::string call = "linear_backward_weight({.dweight = g_lm_head";
-    ASSERT_EQ(replace(missing, call, "if (false) " + call), 1);
-    write_file(schedule, missing);
-    const Outcome lost = program.own_tests("-DREFERENCE=OFF");
-    expect_failure(lost, "The gradients are not those of the program's loss");
-    EXPECT_NE(lost.out.find("FAIL  lm_head.weight: slope of the loss"), std::string::npos) << lost.out;
-
-    // as it was, with kernels that name sizes
     write_file(schedule, text);
-    std::string with_sizes = read_file(kernels);
-    const std::string line = "    const Timed timed(";
-    ASSERT_GT(replace(with_sizes, line, "    static_assert(B * T > 0 && C % NH == 0 && V > 0);\n" + line), 3);
-    write_file(kernels, with_sizes);
-    const Outcome restored = program.own_tests("-DREFERENCE=ON");
-    EXPECT_EQ(restored.status, 0) << restored.out << restored.err;
 }
-
-#ifdef THUNDERC_FULL  // tests/support/full_form.h: each of them builds a program and its tests several times
 
 // The loss of a model that stops gradients moves by more than its gradients say: differences judge nothing.
 TEST(EditedProgram, ThatStopsGradientsIsJudgedByItsReferenceAlone) {

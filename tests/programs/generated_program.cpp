@@ -73,6 +73,13 @@ void tell_of_compiler(const fs::path& build) {
 
 }  // namespace
 
+Cpu tried_on(Cpu cpu) {
+#ifdef __x86_64__
+    if (!full_form && !__builtin_cpu_supports("avx512f")) return Cpu::native;
+#endif
+    return cpu;
+}
+
 bool runs([[maybe_unused]] Cpu cpu) {
 #ifdef __x86_64__
     return cpu == Cpu::native ||

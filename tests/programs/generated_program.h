@@ -16,6 +16,10 @@ namespace thunderc::tests {
 // its runtime and, by the variable ONEDNN_MAX_CPU_ISA, in oneDNN; so a machine with more sees what they see.
 enum class Cpu : std::uint8_t { native, x86_64_v3 };
 
+// For which programs of a test are compiled: in the short form the native ones alone where this CPU has no more than
+// x86-64-v3.
+Cpu tried_on(Cpu cpu);
+
 // Whether this machine can run it.
 bool runs(Cpu cpu);
 std::string name_of(Cpu cpu);

@@ -78,6 +78,7 @@ void expect_one_result(const GeneratedProgram& program, const std::string& flags
 class Threads : public testing::TestWithParam<Cpu> {
   protected:
     void SetUp() override {
+        if (tried_on(GetParam()) != GetParam()) GTEST_SKIP() << "native programs are those for " << name_of(GetParam());
         if (!runs(GetParam())) GTEST_SKIP() << "this CPU runs no program for " << name_of(GetParam());
     }
 };
