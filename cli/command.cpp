@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cli/tensor_file.h"
 #include "cli/user_executor.h"
 #include "codegen/kernels/cuda/kernels_cuda.h"
 #include "codegen/program/model_files.h"
@@ -97,6 +98,11 @@ void ModelOptions::add_graph_to(CLI::App& app) {
         ->check(at_least_one())
         ->type_name("T");
     repeatable(app.add_option("--dim", dims, "binds dynamic dimensions by name"))->type_name("NAME=N,...");
+    repeatable(
+        app.add_option("--bind", bind,
+                       "inputs of the graph that are constants of the program, as what only shapes depend on has "
+                       "to be: numbers, or a safetensors file of such inputs; may be repeated"))
+        ->type_name("NAME=V,...|FILE");
     repeatable(app.add_option(
                    "--output", outputs,
                    "the output of the graph that is trained on, or those that a library gives; the rest is dropped"))
@@ -296,6 +302,8 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (c.batch > 0) add("--batch", std::to_string(c.batch));
     if (c.seq > 0) add("--seq", std::to_string(c.seq));
     for (const auto& [name, size] : c.dims) add("--dim", fmt::format("{}={}", name, size));
+    for (const std::string& text : options.bind)
+        add("--bind", text.find('=') == std::string::npos ? std::filesystem::path(text).filename().string() : text);
     if (!options.outputs.empty()) add("--output", fmt::format("{}", fmt::join(options.outputs, ",")));
     if (c.loss != defaults.loss) add("--loss", c.loss);
     if (c.dropout) add("--dropout", *c.dropout == 0 ? "off" : fmt::format("{}", *c.dropout));
@@ -398,6 +406,58 @@ std::vector<std::string> split_dims(const std::vector<std::string>& given) {
     return dims;
 }
 
+// "axes=0,2": whole numbers where all are, true and false among them; else of floating point.
+std::optional<Tensor> numbers_of(const std::string& list) {
+    std::vector<double> numbers;
+    std::vector<std::int64_t> whole;
+    for (std::size_t begin = 0; begin <= list.size();) {
+        const std::size_t comma = std::min(list.find(',', begin), list.size());
+        const std::string text = list.substr(begin, comma - begin);
+        begin = comma + 1;
+        if (text == "true" || text == "false") {
+            whole.push_back(text == "true" ? 1 : 0);
+            numbers.push_back(text == "true" ? 1 : 0);
+            continue;
+        }
+        if (const std::optional<std::int64_t> integer = number_in<std::int64_t>(text)) whole.push_back(*integer);
+        const std::optional<double> number = number_in<double>(text);
+        if (!number) return std::nullopt;
+        numbers.push_back(*number);
+    }
+    const bool integers = whole.size() == numbers.size();
+    Tensor out(Type::tensor(integers ? DType::i64 : DType::f64, {static_cast<std::int64_t>(numbers.size())}));
+    if (integers)
+        out.i = whole;
+    else
+        out.f = numbers;
+    return out;
+}
+
+// What one --bind says.
+void bind_inputs(const std::string& text, CompileOptions& compile) {
+    const std::size_t equals = text.find('=');
+    std::map<std::string, CompileOptions::BoundInput> bound;
+    if (equals == std::string::npos) {
+        for (auto& [name, tensor] : read_safetensors(text)) bound[name] = {std::move(tensor), true};
+    } else {
+        std::optional<Tensor> numbers = numbers_of(text.substr(equals + 1));
+        if (equals == 0 || !numbers) {
+            Diagnostic d;
+            d.message = fmt::format("--bind takes NAME=V,... or a file, not {}", text);
+            d.help = "--bind axes=0,2, for example, or --bind scales.safetensors";
+            throw UsageError(std::move(d));
+        }
+        bound[text.substr(0, equals)] = {*std::move(numbers), false};
+    }
+    for (auto& [name, input] : bound) {
+        if (compile.bound.emplace(name, std::move(input)).second) continue;
+        Diagnostic d;
+        d.message = fmt::format("--bind gives {} twice", name);
+        d.help = "leave one of the two out";
+        throw UsageError(std::move(d));
+    }
+}
+
 }  // namespace
 
 void ModelOptions::finish() {
@@ -445,6 +505,7 @@ void ModelOptions::finish() {
             begin = comma + 1;
         }
     }
+    for (const std::string& text : bind) bind_inputs(text, compile);
     for (const std::string& dim : split_dims(dims)) {
         const std::size_t equals = std::min(dim.find('='), dim.size());
         std::int64_t size = 0;

@@ -34,6 +34,7 @@ struct ModelOptions {
     std::filesystem::path model;
     CompileOptions compile;
     std::vector<std::string> dims;                      // NAME=N
+    std::vector<std::string> bind;                      // NAME=V,... or a file
     std::vector<std::string> outputs;                   // of the graph; none: all
     std::string dropout = "export";                     // export, off, or a rate
     std::string executors;                              // a,b,c

@@ -134,7 +134,8 @@ int run_planned(const RunOptions& o) {
         const Type type = main.type(main.arguments[k]).member();
         for (std::size_t m = 0; m < info.names.size(); ++m) {
             if (info.kind == ArgInfo::Kind::input) batch[info.names[m]] = argument(given, o.in, info, type, m);
-            if (info.kind == ArgInfo::Kind::parameter && !sharded) parameter(info, type, m);
+            if (info.kind == ArgInfo::Kind::buffer || (info.kind == ArgInfo::Kind::parameter && !sharded))
+                parameter(info, type, m);
         }
     }
     for (const ShardUnit& unit : ranks.module().units)

@@ -15,6 +15,7 @@
 #include "cli/training_program.h"
 #include "compiler/check/gradient_check.h"
 #include "compiler/check/loss_check.h"
+#include "compiler/ir/function_tools.h"
 #include "compiler/passes/autodiff/remove_stops.h"
 #include "compiler/passes/step/compose_step.h"
 #include "compiler/support/error.h"
@@ -115,7 +116,7 @@ int verify_model(VerifyOptions o) {
     PassOptions keep;
     keep.after = [&](const Module& m, const PassRun& pass) {
         if (pass.name == "simplify") graph = m;
-        if (pass.name == "raise_poles") before_loss = m;
+        if (pass.name == "raise_poles") before_loss = outputs_alone(m);
     };
     const Module module = compile(o.model, keep, "differentiate").module;
     if (says_unknown(o, module)) return 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/ir/tensor.h"
 
 namespace thunderc {
 
@@ -27,6 +28,12 @@ struct CompileOptions {
     std::int64_t batch = 0;  // 0: as exported
     std::int64_t seq = 0;
     std::map<std::string, std::int64_t> dims;  // by symbol
+    // Inputs of the graph that are constants of the program, by name: of a list its numbers, of a file a tensor.
+    struct BoundInput {
+        Tensor values;
+        bool shaped = true;  // a list has as many numbers as the input has elements
+    };
+    std::map<std::string, BoundInput> bound;
     // the loss
     std::string loss = "auto";  // auto, none, or what parse_losses takes: "huber:delta=0.5"
     // the rate of every dropout, 0: none; without one that of the export

@@ -22,10 +22,13 @@
 namespace thunderc {
 
 std::string parameter_count(const Module& module) {
-    std::int64_t count = 0, tensors = 0, trained = 0, trained_tensors = 0;
+    std::int64_t count = 0, tensors = 0, trained = 0, trained_tensors = 0, buffers = 0;
     for (const ModelParameter& parameter : model_parameters(module)) {
-        if (parameter.info->kind == ArgInfo::Kind::buffer) continue;
         const Type& type = parameter.type;
+        if (parameter.info->kind == ArgInfo::Kind::buffer) {
+            buffers += type.is_family() ? type.count : 1;
+            continue;
+        }
         const std::int64_t members = type.is_family() ? type.count : 1;
         count += type.elements() * members;
         tensors += members;
@@ -33,7 +36,9 @@ std::string parameter_count(const Module& module) {
         trained += type.elements() * members;
         trained_tensors += members;
     }
-    const std::string all = fmt::format("{} parameters in {} tensors", count, tensors);
+    std::string all = fmt::format("{} parameters in {} tensors", count, tensors);
+    if (buffers > 0)
+        all += fmt::format(", {} running statistic{} that the model moves", buffers, buffers == 1 ? "" : "s");
     if (trained == count) return all;
     return fmt::format("{}, of which {} in {} tensor{} train{}", all, trained, trained_tensors,
                        trained_tensors == 1 ? "" : "s", trained_tensors == 1 ? "s" : "");

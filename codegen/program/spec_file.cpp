@@ -259,6 +259,7 @@ class SpecPrinter {
         // Fields that are as those of most others, at the end, are left out.
         std::string more;
         const bool moves = info.kind == ArgInfo::Kind::buffer;
+        check(!moves || type.dtype == DType::f32, "ranks agree on buffers of f32 alone");
         if (unit >= 0 || moves) more = fmt::format(", {}{}", unit, moves ? ", true" : "");
         if (!more.empty() || !info.note.empty()) more = ", " + quote(info.note) + more;
         if (!more.empty() || !aliases.empty()) more = fmt::format(", {}", aliases.empty() ? "{}" : aliases) + more;

@@ -150,6 +150,15 @@ std::size_t moved_buffers(const Function& main, std::size_t results) {
     return count;
 }
 
+Module outputs_alone(Module module) {
+    Function& main = module.main();
+    const std::size_t moved = moved_buffers(main, main.results.size());
+    if (moved == 0) return module;
+    main.results.resize(main.results.size() - moved);
+    main.result_names.resize(main.results.size());
+    return module;
+}
+
 std::string unique_value_name(const Function& function, const std::string& wanted) {
     const bool is_free = std::none_of(function.values.begin(), function.values.end(),
                                       [&](const ValueInfo& info) { return info.name == wanted; });

@@ -41,6 +41,9 @@ std::int64_t batch_rows(const Function& main);
 // (ArgInfo::Kind::buffer).
 std::size_t moved_buffers(const Function& main, std::size_t results);
 
+// The entry without these results: what it gives beside them.
+Module outputs_alone(Module module);
+
 // `wanted`, or with the least number behind it that makes it differ from the names of the function's values.
 std::string unique_value_name(const Function& function, const std::string& wanted);
 

@@ -146,6 +146,11 @@ struct ArgInfo {
 
 std::string_view name_of(ArgInfo::Init init);
 
+// What checkpoints of the framework have: parameters, and buffers that the model moves.
+inline bool is_of_checkpoint(const ArgInfo& info) {
+    return info.kind == ArgInfo::Kind::parameter || info.kind == ArgInfo::Kind::buffer;
+}
+
 // What belongs to a parameter is a state with the names "<prefix>.<parameter>". Prefixes that are more than a word of
 // the optimizer's: the gradient, and the copy in bf16 that products read.
 inline constexpr std::string_view gradient_state = "grad", narrow_copy_state = "narrow_copy";

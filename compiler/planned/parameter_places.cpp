@@ -71,7 +71,7 @@ class ParameterLayout {
         std::map<std::pair<Part, std::string>, std::size_t> by_key;
         for (std::size_t k = 0; k < entry.arguments.size(); ++k) {
             const ArgInfo& info = entry.argument_info[k];
-            if (info.kind != ArgInfo::Kind::parameter && info.kind != ArgInfo::Kind::buffer) continue;
+            if (!is_of_checkpoint(info)) continue;
             const Type& type = entry.type(entry.arguments[k]);
             const Part part = part_of(k);
             std::string key = unit_key(entry, entry.arguments[k], narrow_copy_of(k));

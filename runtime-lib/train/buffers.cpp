@@ -16,7 +16,7 @@ bool has_buffers(const ProgramSpec& program) {
 void agree_on_buffers(const ProgramSpec& program, const Options& options, Communicator& communicator,
                       std::byte* parameters, Stream& stream) {
     const int world = communicator.world();
-    if (world == 1 || options.buffers == Options::Buffers::first) return;
+    if (world == 1 || options.buffers == Buffers::first) return;
     for (const ParameterSpec& buffer : program.parameters) {
         if (!buffer.moves) continue;
         std::vector<float> numbers(buffer.bytes / sizeof(float));

@@ -227,7 +227,8 @@ std::vector<std::string> initialise_parameters(const ProgramSpec& program, const
     lines.insert(lines.end(), begun.begin(), begun.end());
     std::vector<std::string> stuck;
     for (const ParameterSpec* parameter : missing)
-        if (!parameter->trainable && rule_of(options, *parameter)->start == MissingRule::Start::drawn)
+        if (!parameter->trainable && !parameter->moves &&
+            rule_of(options, *parameter)->start == MissingRule::Start::drawn)
             stuck.emplace_back(parameter->name);
     if (!stuck.empty())
         lines.push_back(cat("note: frozen parameters are among those that are drawn, and stay so: ", list_text(stuck)));

@@ -322,9 +322,10 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
                 "what checkpoints and --save have of running statistics, which each rank moves by its own part of the "
                 "batch: average, their mean over the ranks, or first, those of the first rank",
                 [](Options& o, const std::string& value, const Place& place) {
-                    const std::pair<std::string, Options::Buffers> choices[] = {{"average", Options::Buffers::average},
-                                                                                {"first", Options::Buffers::first}};
-                    o.buffers = choice<Options::Buffers>(value, place, choices);
+                    std::vector<std::pair<std::string, Buffers>> choices;
+                    for (const Buffers one : {Buffers::average, Buffers::first})
+                        choices.emplace_back(name_of(one), one);
+                    o.buffers = choice<Buffers>(value, place, choices);
                 });
         add("no-overlap", "", "wait for each collective where it is issued, which shows what overlap is worth",
             flag(&Options::no_overlap));
@@ -550,6 +551,10 @@ std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& p
     }
 }
 
+std::string_view name_of(Buffers buffers) {
+    return buffers == Buffers::average ? "average" : "first";
+}
+
 std::vector<std::pair<std::string, std::string>> step_options(const ProgramSpec& program, const Options& o) {
     const char* const schedules[] = {"cosine", "linear", "constant", "wsd"};
     std::vector<std::pair<std::string, std::string>> options = {
@@ -580,7 +585,7 @@ std::string help_text(const ProgramSpec& program, const Options& o) {
                                      {"seed", cat(o.seed)},
                                      {"steps", cat(o.steps)},
                                      {"grad-accum", cat(o.grad_accum)},
-                                     {"buffers", o.buffers == Options::Buffers::average ? "average" : "first"},
+                                     {"buffers", std::string(name_of(o.buffers))},
                                      {"hang-timeout", cat(o.hang_timeout)}});
     if (o.loss_scaling != Options::LossScaling::dynamic)
         defaults.emplace_back("loss-scale-interval", cat(loss_scale_interval(o)));

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,10 @@ struct ParameterGroup {
     std::string pattern;  // ECMAScript, anywhere in the name
     std::map<std::string, double> numbers;
 };
+
+// Of buffers that the model moves, where each rank has its own: what is written.
+enum class Buffers : std::uint8_t { average, first };
+std::string_view name_of(Buffers buffers);
 
 struct Options {
     // where batches come from: one of the two
@@ -75,8 +80,7 @@ struct Options {
     int threads = 0;  // 0: the cores of this host, over the ranks on it
     bool quiet = false;
 
-    // Of buffers that the model moves, where each rank has its own: what is written.
-    enum class Buffers : std::uint8_t { average, first } buffers = Buffers::average;
+    Buffers buffers = Buffers::average;
 
     // of a GPU
     bool tf32 = false, autotune = false, no_cuda_graph = false, profile = false;

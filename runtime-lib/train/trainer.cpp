@@ -550,7 +550,7 @@ int Trainer::finish() {
     }
     if (const std::string table = s.device.profile_report(); !table.empty()) std::fputs(table.c_str(), stderr);
     if (const std::string counts = describe_loops(); !counts.empty()) std::fputs(counts.c_str(), stderr);
-    if (!s.options.save.empty() || !s.options.save_ema.empty())
+    if ((!s.options.save.empty() || !s.options.save_ema.empty()) && s.saved_step != s.progress.step)
         agree_on_buffers(s.program, s.options, *s.communicator, s.arenas.parameters, s.stream);
     if (!s.options.save.empty()) {
         s.save_parameters(s.options.save, s.arenas.parameters, std::nullopt, true);

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "compiler/interpreter/evaluate.h"
+#include "compiler/ir/function_tools.h"
 #include "compiler/passes/autodiff/differentiate.h"
 #include "compiler/passes/recognise/lift_parameters.h"
 #include "compiler/passes/step/compose_function.h"
@@ -394,6 +395,101 @@ TEST(BatchNormalization, TakesTheStatisticsOfTheBatch) {
         EXPECT_NEAR(y[0].f[k], 1 + (k == 0 ? -0.5 : 0.5) / std::sqrt(3.25), 1e-12);
     EXPECT_NEAR(y[1].f[0], 0.75 + 0.25 * 1.5, 1e-12);
     EXPECT_NEAR(y[2].f[0], 0.75 + 0.25 * 0.25, 1e-12);
+}
+
+// 1 to 9 are singular; with another corner the minor of it counts. Each of a batch; and of one row.
+TEST(Det, OfEachMatrix) {
+    EXPECT_NEAR(given_by("(float[3,3] x) => (float y) { y = Det(x) }").at(0).f[0], 0, 1e-12);
+    const auto of = [](const std::string& dims, const std::string& op, const std::string& numbers) {
+        return given_by("(float[" + dims + "] x) => (float y) { d = Constant <value = float[" + numbers +
+                        "> () z = " + op + "(x, d) y = Det(z) }")
+            .at(0)
+            .f[0];
+    };
+    EXPECT_NEAR(of("3,3", "Add", "3,3] {0, 0, 0, 0, 0, 0, 0, 0, 10}"), 10 * (1 * 5 - 2 * 4), 1e-12);
+    EXPECT_EQ(given_by("(float[2,2,2] x) => (float[2] y) { y = Det(x) }").at(0).f,
+              (std::vector<double>{1 * 4 - 2 * 3, 5 * 8 - 6 * 7}));
+    EXPECT_EQ(given_by("(float[2,1,1] x) => (float[2] y) { y = Det(x) }").at(0).f, (std::vector<double>{1, 2}));
+    // A permutation of four rows, odd: -1.
+    EXPECT_EQ(of("1", "Mul", "4,4] {0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0}"), -1);
+}
+
+// Of numbers that are known alone: two equal rows, in the order of their values and of their places.
+TEST(Unique, OfKnownNumbers) {
+    const std::string graph =
+        "(float[1] x) => (int64[N] v, int64[N] f, int64[M] i, int64[N] c, float[1] y) <int64[3,2] k = "
+        "{2, 9, 1, 5, 2, 9}> { y = Exp(x) v, f, i, c = Unique <axis = 0, sorted = ";
+    const std::vector<Tensor> sorted = given_by(graph + "1> (k) }"), placed = given_by(graph + "0> (k) }");
+    using Numbers = std::vector<std::int64_t>;
+    EXPECT_EQ(sorted[0].i, (Numbers{1, 5, 2, 9}));
+    EXPECT_EQ(sorted[1].i, (Numbers{1, 0}));
+    EXPECT_EQ(sorted[2].i, (Numbers{1, 0, 1}));
+    EXPECT_EQ(sorted[3].i, (Numbers{1, 2}));
+    EXPECT_EQ(placed[0].i, (Numbers{2, 9, 1, 5}));
+    EXPECT_EQ(placed[2].i, (Numbers{0, 1, 0}));
+}
+
+// An input without elements is a constant: nobody is asked for it, and what it is joined with stays.
+TEST(EmptyInputs, AreConstants) {
+    const Module module =
+        imported_text("(float[2,0] none, float[2,3] x) => (float[2,3] y) { y = Concat <axis = 1> (none, x) }");
+    EXPECT_EQ(module.main().arguments.size(), 1U);
+    EXPECT_EQ(given_by("(float[0,3] none) => (float y) { y = ReduceSum <keepdims = 0> (none) }").at(0).f[0], 0);
+}
+
+// Graphs of one batch norm with stored statistics; what it says of it, or the error.
+std::string norm_of_the_batch(const std::string& outputs, const std::string& nodes,
+                              const std::string& momentum = "0.75") {
+    const std::string text =
+        "(float[2,2] x) => (" + outputs +
+        ") <float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = {1, 1}> { y, rm, rv = "
+        "BatchNormalization <momentum = " +
+        momentum + ", training_mode = 1> (x, s, b, m, v) " + nodes + "}";
+    try {
+        const Module module = imported_text(text, 20);
+        return std::to_string(moved_buffers(module.main(), module.main().results.size())) + " moved";
+    } catch (const UserError& error) {
+        return error.diagnostic().message;
+    }
+}
+
+TEST(BatchNormalization, StoredStatisticsMove) {
+    EXPECT_EQ(norm_of_the_batch("float[2,2] y", ""), "2 moved");
+    EXPECT_EQ(norm_of_the_batch("float[2,2] y, float[2] rm, float[2] rv", ""), "2 moved");
+    EXPECT_EQ(norm_of_the_batch("float[2,2] y", "unread = Exp(m)"), "2 moved");
+    // what reads them would read them before they move, or behind
+    EXPECT_EQ(norm_of_the_batch("float[2,2] y, float[2] z", "z = Exp(m)"),
+              "the model reads the running statistic m, which its batch norm moves");
+    EXPECT_EQ(norm_of_the_batch("float[2,2] y, float[2] m", ""),
+              "the model reads the running statistic m, which its batch norm moves");
+    // once more by the same norm, and by a copy of it
+    EXPECT_EQ(norm_of_the_batch("float[2,2] z", "z, zm, zv = BatchNormalization <training_mode = 1> (y, s, b, m, v)"),
+              "2 moved");
+    EXPECT_EQ(norm_of_the_batch("float[2,2] z",
+                                "n = Identity(m) z, zm, zv = BatchNormalization <training_mode = 1> (y, s, b, n, v)"),
+              "2 moved");
+}
+
+TEST(BatchNormalization, WhatCannotMoveIsRefused) {
+    const std::string one =
+        "(float[1,2] x) => (float[1,2] y) <float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = "
+        "{1, 1}> { ";
+    const auto error = [](const std::string& text) {
+        try {
+            imported_text(text, 20);
+        } catch (const UserError& error) {
+            return error.diagnostic().message;
+        }
+        return std::string();
+    };
+    EXPECT_EQ(error(one + "y, ym, yv = BatchNormalization <training_mode = 1> (x, s, b, m, v) }"),
+              "a batch norm in training mode has one number in each channel, of which there is no variance");
+    // in the body of a function, where nobody says what is the model's
+    EXPECT_EQ(
+        error("(float[2,2] x) => (float[2,2] y) <float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 0}, "
+              "float[2] v = {1, 1}> { y = f.Norm(x, s, b, m, v) } <domain: \"f\", opset_import: [\"\" : 20]> Norm "
+              "(x, s, b, m, v) => (y) { y, ym, yv = BatchNormalization <training_mode = 1> (x, s, b, m, v) }"),
+        "a batch norm in training mode moves m, which it does not read by itself");
 }
 
 // Steps that are folded one after the other, whose bodies call a function with a constant of its own: 3, 8, 18, 38; and

@@ -26,6 +26,18 @@ inline constexpr bool short_form = true;
 inline constexpr bool short_form = false;
 #endif
 
+// Of the counts 1 to 200 those of the test `first` of ten: all of them in the long form, else a quarter, those around
+// 16, 64, 128 and 200 among them; under sanitizers one, in the tenth test 200.
+inline std::vector<int> counts_of(int first) {
+    if (short_form) return {first == 10 ? 200 : first};
+    std::vector<int> out;
+    for (int count = first; count <= 200; count += 10) {
+        const int tens = (count - 1) / 10;
+        if (full_form || tens == 0 || tens == 1 || tens == 6 || tens == 12 || tens == 19) out.push_back(count);
+    }
+    return out;
+}
+
 // Of a sweep's cases all in the long form, else those of these names, one of each kind. Throws where no case has one.
 template <typename Cases>
 auto in_short(const Cases& cases, std::initializer_list<std::string_view> names) {

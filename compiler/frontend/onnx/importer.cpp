@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compiler/analysis/parameter_names.h"
+#include "compiler/frontend/onnx/bound_inputs.h"
 #include "compiler/frontend/onnx/check_model.h"
 #include "compiler/frontend/onnx/dimensions.h"
 #include "compiler/frontend/onnx/dropped_arguments.h"
@@ -107,6 +108,7 @@ Module Importer::run() {
         throw UserError(std::move(d));
     }
     check_model(*model_);
+    bind_values(*model_->mutable_graph(), options_.bound);
     refuse_training_mode(model_->graph(), traced_, opset(""));
     refuse_dropped_arguments(model_->graph());
     refuse_unsupported(*model_, functions_);
@@ -216,15 +218,23 @@ void Importer::import_inputs() {
                             "the batch, of which micro-steps and ranks have their parts, and cuts windows of tokens "
                             "along the second");
         const Type type = Type::tensor(dtype(input.data_type, "the input " + input.name), input.dims);
-        if (!countable(type.dims) || type.elements() == 0) {
+        if (!countable(type.dims)) {
             Diagnostic d;
-            d.message = fmt::format("the input {} has {}", input.name,
-                                    countable(type.dims) ? "no elements" : "a shape that no tensor can have");
+            d.message = fmt::format("the input {} has a shape that no tensor can have", input.name);
             d.actual = fmt::format("[{}]", to_string(type.dims));
             d.help = options_.batch > 0 || options_.seq > 0 || !options_.dims.empty()
                          ? "choose other values for --batch, --seq and --dim"
                          : "export the model with inputs of another shape";
             throw UserError(std::move(d));
+        }
+        if (type.elements() == 0) {  // nobody has to be asked for its numbers
+            Binding empty;
+            empty.narrow = narrow_type(input.data_type);
+            empty.tensor = std::make_shared<Tensor>(type);
+            bind(input.name, std::move(empty));
+            report_.done("input", input.name,
+                         fmt::format("is a constant without elements, [{}]", to_string(type.dims)));
+            continue;
         }
         Binding binding;
         binding.narrow = narrow_type(input.data_type);
@@ -257,6 +267,7 @@ const std::string* Importer::evaluated_call(const onnx::TensorProto& initializer
 
 // Numbers without a name of their own (an epsilon) and integers are constants.
 bool Importer::is_argument(const onnx::TensorProto& initializer) const {
+    if (options_.bound.contains(initializer.name())) return false;
     const Type type = reader_.type(initializer);
     if (!is_float(type.dtype) || type.elements() == 0) return false;
     const TracedInput says = says_exporter(initializer);
@@ -301,47 +312,90 @@ Binding Importer::initializer(const onnx::TensorProto& tensor) {
 
 // ---- buffers that move ----------------------------------------------------------------------------------------------
 
-void Importer::move_average(Value buffer, Value towards, double share, MovedAs as) {
+ArgInfo* Importer::argument_info(Value v) {
     Function& main = module_.main();
-    const auto at = std::find(main.arguments.begin(), main.arguments.end(), buffer);
-    if (at == main.arguments.end()) return;  // computed by the graph, or a constant
-    ArgInfo& info = main.argument_info[static_cast<std::size_t>(at - main.arguments.begin())];
-    if (info.kind != ArgInfo::Kind::buffer) return;
-    info.init = as.begins;
+    const auto at = std::find(main.arguments.begin(), main.arguments.end(), v);
+    return at == main.arguments.end() ? nullptr
+                                      : &main.argument_info[static_cast<std::size_t>(at - main.arguments.begin())];
+}
+
+Value Importer::average(Value of, Value towards, double share) {
+    const ArgInfo* info = argument_info(of);
+    const bool buffer = info != nullptr && info->kind == ArgInfo::Kind::buffer;
+    const auto at = moves_.find(of);
+    const Value kept = builder_.mul(at == moves_.end() ? of : at->second.now, 1 - share);
+    if (buffer) moving_ops_.insert(kept);
+    return builder_.add(kept, builder_.mul(builder_.cast(towards, module_.main().type(of).dtype), share));
+}
+
+void Importer::move_average(Value buffer, Value towards, double share, MovedAs as) {
+    ArgInfo* const info = argument_info(buffer);
+    // What the graph computes, and what is fed, is nobody's to move; functions move nothing.
+    if (info == nullptr || info->kind == ArgInfo::Kind::input || options_.transform != Transform::train) return;
     const std::string& scope = builder_.provenance().scope;
-    if (!is_dotted(info.names.front()) && !scope.empty()) info.names.front() = fmt::format("{}.{}", scope, as.leaf);
-    // Who moves one that was moved goes on from there.
-    Moved& moved = moves_.try_emplace(buffer, Moved{buffer, {}}).first->second;
-    const DType dtype = main.type(buffer).dtype;
-    const Value kept = builder_.mul(moved.now, 1 - share);
-    moved.now = builder_.add(kept, builder_.mul(builder_.cast(towards, dtype), share));
-    if (!moved.read_by) moved.read_by = kept;
+    if (info->kind != ArgInfo::Kind::buffer) {
+        Diagnostic d;
+        d.message = fmt::format("a batch norm in training mode moves {}, which it does not read by itself",
+                                info->names.front());
+        d.expected = "running statistics that are initializers of the graph, and operands of the batch norm";
+        d.help = "export with dynamo=True and optimize=False, or call eval() of that batch norm before the export";
+        throw UserError(std::move(d));
+    }
+    const auto [at, fresh] = moves_.try_emplace(buffer, Moved{buffer, scope});
+    if (!fresh && at->second.scope != scope)
+        report_.warning("batch norm", info->names.front(),
+                        fmt::format("is moved in {} and in {}: right where that is one module which is called twice; "
+                                    "where they are two, the exporter merged what began with equal numbers: export "
+                                    "with dynamo=True and optimize=False",
+                                    at->second.scope, scope));
+    if (share >= 1)
+        report_.warning("batch norm", info->names.front(),
+                        "becomes that of the last micro-batch, since the momentum is 1: so does torch's exporter say "
+                        "where it is None, an average of all batches, which an export does not tell");
+    if (fresh && !scope.empty()) name_buffer(*info, fmt::format("{}.{}", scope, as.leaf));
+    info->init = as.begins;
+    at->second.now = average(buffer, towards, share);
+}
+
+// Where the graph has no name for it that its module would know.
+void Importer::name_buffer(ArgInfo& info, const std::string& name) {
+    if (is_dotted(info.names.front()) || info.names.front() == name) return;
+    const auto taken = [&](const std::string& wanted) {
+        const std::vector<ArgInfo>& all = module_.main().argument_info;
+        return std::any_of(all.begin(), all.end(), [&](const ArgInfo& other) { return other.names.front() == wanted; });
+    };
+    std::string unique = name;
+    for (int n = 1; taken(unique); ++n) unique = fmt::format("{}_{}", name, n);
+    info.names.front() = unique;
 }
 
 // What buffers will be is what main gives last.
 void Importer::end_moves() {
     Function& main = module_.main();
+    const auto refuse = [](const std::string& name, const Provenance& provenance) {
+        Diagnostic d;
+        d.message = fmt::format("the model reads the running statistic {}, which its batch norm moves", name);
+        d.node = provenance.nodes.empty() ? "" : provenance.nodes.front();
+        d.module = provenance.scope;
+        d.help =
+            "call eval() of the module of that statistic before the export: it stays as it is then, and may be read";
+        throw UserError(std::move(d));
+    };
+    std::vector<bool> read(main.values.size(), false);  // on the way to what the model gives
+    for (Value v : main.results) read[v.index] = true;
+    for (auto op = main.ops.rbegin(); op != main.ops.rend(); ++op)
+        if (std::any_of(op->results.begin(), op->results.end(), [&](Value v) { return read[v.index]; }))
+            for (Value v : op->operands)
+                if (v) read[v.index] = true;
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         const auto at = moves_.find(main.arguments[k]);
         if (at == moves_.end()) continue;
         const std::string& name = main.argument_info[k].names.front();
-        for (const Op& op : main.ops) {
-            if (std::find(op.operands.begin(), op.operands.end(), at->first) == op.operands.end() ||
-                op.results.front() == at->second.read_by)
-                continue;
-            Diagnostic d;
-            d.message = fmt::format("the model reads the running statistic {}, which its batch norm moves", name);
-            d.node = op.provenance.nodes.empty() ? "" : op.provenance.nodes.front();
-            d.module = op.provenance.scope;
-            d.help =
-                "call eval() of the module of that statistic before the export: it stays as it is then, and may be "
-                "read";
-            throw UserError(std::move(d));
-        }
-        if (options_.transform != Transform::train) {
-            report_.warning("batch norm", name, "is not moved by a function, which a training step would do");
-            continue;
-        }
+        if (std::find(main.results.begin(), main.results.end(), at->first) != main.results.end()) refuse(name, {});
+        for (const Op& op : main.ops)
+            if (std::find(op.operands.begin(), op.operands.end(), at->first) != op.operands.end() &&
+                read[op.results.front().index] && !moving_ops_.contains(op.results.front()))
+                refuse(name, op.provenance);
         main.results.push_back(at->second.now);
         main.result_names.push_back(name);
     }
@@ -349,7 +403,7 @@ void Importer::end_moves() {
 
 void Importer::import_initializers(const onnx::GraphProto& graph) {
     torchscript_ = is_torchscript(*model_, traced_);
-    moved_ = moved_statistics(graph, opset(""));
+    if (options_.transform == Transform::train) moved_ = moved_statistics(graph, opset(""));
     for (const auto& tensor : graph.initializer()) bind(tensor.name(), initializer(tensor));
 }
 

@@ -104,7 +104,9 @@ class Importer {
     bool made_of_shapes(const std::string& name) const;
     // Of a stored tensor fewer were there than a slice asked for: named where shapes do not fit for that reason.
     void note_short(const std::string& name, std::int64_t size, std::int64_t asked);
-    // A buffer of the model becomes (1 - share) buffer + share towards in each micro-step; what is none stays.
+    // (1 - share) of + share towards; of a buffer that was moved before, of what it was moved to.
+    Value average(Value of, Value towards, double share);
+    // That is what a buffer of the model becomes in each micro-step; what the graph computed is no buffer.
     struct MovedAs {
         const char* leaf;  // what torch calls it in its module, where the graph has no name for it
         ArgInfo::Init begins;
@@ -131,6 +133,8 @@ class Importer {
     bool is_argument(const onnx::TensorProto& initializer) const;
     Binding initializer(const onnx::TensorProto& tensor);
     Binding inner_initializer(const onnx::TensorProto& tensor);
+    ArgInfo* argument_info(Value v);  // nullptr: no argument of main
+    void name_buffer(ArgInfo& info, const std::string& name);
     void end_moves();
     void import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes);
     void import_node(const onnx::NodeProto& node);
@@ -179,9 +183,11 @@ class Importer {
     std::map<std::string, InnerInitializer> inner_initializers_;
     std::set<std::string> moved_;  // initializers that are buffers which the model moves
     struct Moved {
-        Value now, read_by;  // what it is so far; the first that was computed of it
+        Value now;  // what it is so far
+        std::string scope;
     };
     std::map<Value, Moved> moves_;        // by buffer
+    std::set<Value> moving_ops_;          // results of ops that read a buffer in order to move it
     std::set<std::string> said_merged_;   // values of the traced program
     std::optional<GradientStops> stops_;  // of the graph as it is imported
     bool warned_f32_ = false;
@@ -274,6 +280,7 @@ std::span<const OpImporter> scatter_ops();
 std::span<const OpImporter> generator_ops();
 std::span<const OpImporter> sequence_ops();
 std::span<const OpImporter> loop_ops();
+std::span<const OpImporter> known_ops();
 
 // nullptr where there is none for that version.
 const OpImporter* find_importer(std::string_view op, std::int64_t opset);

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numbers>
 #include <optional>
 
@@ -362,6 +364,49 @@ void gemm(Node& n) {
     n.output(0, v);
 }
 
+// Of each matrix, by expansion: of the first k rows and any k columns from those of k - 1. Exact up to rounding, smooth
+// where the matrix is singular, and 2^M products.
+void det(Node& n) {
+    constexpr std::int64_t most = 8;
+    Builder& b = n.b();
+    n.take_floats_only();
+    const Type type = n.type(0);
+    const std::int64_t rank = type.rank(), m = rank < 2 ? 0 : type.dims.back();
+    if (rank < 2 || type.dims[static_cast<std::size_t>(rank) - 2] != m || m < 1)
+        n.fail("Det takes square matrices", {}, {}, to_string(type));
+    if (m > most)
+        n.fail(fmt::format("Det of matrices of more than {} rows is not supported", most),
+               "compute it by a factorisation in the model", {}, to_string(type));
+    const Dims batch(type.dims.begin(), type.dims.end() - 2);
+    const auto element = [&](std::int64_t row, std::int64_t column) {
+        const Value of_row = b.slice(n.input(0), rank - 2, row, row + 1);
+        return b.reshape(b.slice(of_row, rank - 1, column, column + 1), batch);
+    };
+    std::map<std::uint32_t, Value> minors;  // by the set of columns
+    for (std::int64_t c = 0; c < m; ++c) minors[1U << c] = element(0, c);
+    for (std::int64_t row = 1; row < m; ++row) {
+        std::vector<Value> entries;
+        for (std::int64_t c = 0; c < m; ++c) entries.push_back(element(row, c));
+        std::map<std::uint32_t, Value> next;
+        for (std::uint32_t set = 0; set < 1U << m; ++set) {
+            if (std::popcount(set) != row + 1) continue;
+            Value sum;
+            std::int64_t behind = row;  // columns of the set behind c
+            for (std::int64_t c = 0; c < m; ++c) {
+                if ((set >> c & 1U) == 0) continue;
+                const Value term = b.mul(entries[static_cast<std::size_t>(c)], minors.at(set & ~(1U << c)));
+                sum = !sum              ? (behind % 2 == 0 ? term : b.neg(term))
+                      : behind % 2 == 0 ? b.add(sum, term)
+                                        : b.sub(sum, term);
+                --behind;
+            }
+            next[set] = sum;
+        }
+        minors = std::move(next);
+    }
+    n.output(0, minors.begin()->second);
+}
+
 constexpr OpImporter math_importers[] = {
     {"Abs", 13, last_opset, elementwise, computed},
     {"Neg", 13, last_opset, elementwise, computed},
@@ -409,6 +454,7 @@ constexpr OpImporter math_importers[] = {
     {"Selu", 13, last_opset, selu, own},
     {"Cast", 13, last_opset, cast, own},
     {"CastLike", 15, last_opset, cast_like, own},
+    {"Det", 13, last_opset, det, own},
     {"BitCast", 26, last_opset, bit_cast, own},
     {"MatMul", 13, last_opset, mat_mul, own},
     {"Gemm", 13, last_opset, gemm, own},

@@ -109,12 +109,10 @@ void batch_normalization_by_the_batch(Node& n, const Type& type) {
                {{"eps", n.number("epsilon", 1e-5)}});
     n.output(0, results[0]);
     const double share = 1 - as_written(n.number("momentum", 0.9));
-    const auto moved = [&](std::size_t input, Value towards) {
-        const DType dtype = n.type(input).dtype;
-        return b.add(b.mul(n.input(input), 1 - share), b.mul(b.cast(towards, dtype), share));
-    };
-    if (n.wants(1) && n.importer().is_read(n.proto().output(1))) n.output(1, moved(mean, results[1]));
-    if (n.wants(2) && n.importer().is_read(n.proto().output(2))) n.output(2, moved(variance, results[2]));
+    if (n.wants(1) && n.importer().is_read(n.proto().output(1)))
+        n.output(1, n.importer().average(n.input(mean), results[1], share));
+    if (n.wants(2) && n.importer().is_read(n.proto().output(2)))
+        n.output(2, n.importer().average(n.input(variance), results[2], share));
     n.importer().move_average(n.input(mean), results[1], share, {"running_mean", ArgInfo::Init::zeros});
     n.importer().move_average(n.input(variance), b.mul(results[2], numbers / (numbers - 1)), share,
                               {"running_var", ArgInfo::Init::ones});

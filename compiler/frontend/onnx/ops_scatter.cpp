@@ -214,12 +214,54 @@ void compress(Node& n) {
     n.output(0, b.op("gather", {v, b.constant(ConstExpr::dense(Tensor::ints(chosen)))}, {{"axis", axis}}));
 }
 
+// What MaxPool took, back at the places of all elements that it names; 0 elsewhere. Places that several windows took
+// have one number, which is written once.
+void max_unpool(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type(0);
+    const std::int64_t spatial = type.rank() - 2;
+    const Dims kernel = n.integers("kernel_shape").value_or(Dims{});
+    const Dims strides = n.integers("strides").value_or(Dims(kernel.size(), 1));
+    const Dims pads = n.integers("pads").value_or(Dims(2 * kernel.size(), 0));
+    if (spatial < 1 || std::ssize(kernel) != spatial || std::ssize(strides) != spatial ||
+        std::ssize(pads) != 2 * spatial || n.type(1).dims != type.dims)
+        n.fail("MaxUnpool takes rows of channels, an index for each element, and a window's extents", {}, {},
+               fmt::format("{}, {}", to_string(type), to_string(n.type(1))));
+    Dims whole = type.dims;
+    for (std::int64_t d = 0; d < spatial; ++d) {
+        const auto k = static_cast<std::size_t>(d);
+        whole[k + 2] = (type.dims[k + 2] - 1) * strides[k] + kernel[k] - pads[k] - pads[k + kernel.size()];
+    }
+    if (!countable(whole)) n.fail("MaxUnpool gives no tensor", {}, {}, to_string(whole));
+    const std::int64_t rows = element_count(whole), count = type.elements();
+    const Value at = b.reshape(n.input(1), {count});
+    const auto add_up = [&](Value updates) {
+        return b.op("scatter_add", {at, updates}, {{"axis", std::int64_t{0}}, {"entries", rows}});
+    };
+    const Value sum = add_up(b.reshape(n.input(0), {count, 1}));
+    const Value hits = add_up(b.splat(Type::tensor(type.dtype, {count, 1}), 1));
+    Value y = b.reshape(b.div(sum, b.op("max", {hits, b.scalar(type.dtype, 1)})), whole);
+    if (n.has(2)) {
+        const Dims wanted = n.integers(2, "output shape");
+        const bool fits = wanted.size() == whole.size() &&
+                          std::equal(whole.begin(), whole.end(), wanted.begin(), [](auto a, auto w) { return a <= w; });
+        if (!fits)
+            n.fail("the output shape of MaxUnpool is smaller than what the windows cover", {}, to_string(whole),
+                   to_string(wanted));
+        Dims high = wanted;
+        for (std::size_t d = 0; d < high.size(); ++d) high[d] -= whole[d];
+        y = b.op("pad", {y}, {{"low", Dims(whole.size(), 0)}, {"high", high}, {"value", 0.0}});
+    }
+    n.output(0, y);
+}
+
 constexpr OpImporter scatter_importers[] = {
     {"ScatterElements", 13, last_opset, scatter_elements, computed},
     {"ScatterND", 13, last_opset, scatter_nd, computed},
     {"TensorScatter", 24, last_opset, tensor_scatter, moved},
     {"ReverseSequence", 13, last_opset, reverse_sequence, moved},
     {"Compress", 13, last_opset, compress, moved},
+    {"MaxUnpool", 13, last_opset, max_unpool, own},
 };
 
 }  // namespace

@@ -113,6 +113,18 @@ void erase(Node& n) {
     n.output_sequence(0, std::move(values));
 }
 
+// An optional is what it has, or the name of nothing.
+void optional(Node& n) {
+    if (!n.has(0)) n.fail("an Optional of nothing is not supported", "leave it out of the model");
+    n.output(0, n.input(0));
+}
+
+void optional_has_element(Node& n) {
+    Tensor out(Type::tensor(DType::boolean, {}));
+    out.i[0] = n.has(0) ? 1 : 0;
+    n.output_constant(0, std::move(out));
+}
+
 constexpr OpImporter sequence_importers[] = {
     {"SequenceConstruct", 13, last_opset, construct, moved},
     {"SequenceEmpty", 13, last_opset, empty, own},
@@ -122,6 +134,9 @@ constexpr OpImporter sequence_importers[] = {
     {"SequenceAt", 13, last_opset, at, moved},
     {"SequenceLength", 13, last_opset, length, own},
     {"ConcatFromSequence", 13, last_opset, concat_from_sequence, moved},
+    {"Optional", 15, last_opset, optional, moved},
+    {"OptionalGetElement", 15, last_opset, optional, moved},
+    {"OptionalHasElement", 15, last_opset, optional_has_element, own},
 };
 
 }  // namespace

@@ -194,7 +194,9 @@ void slice(Node& n) {
 
 void concat(Node& n) {
     std::vector<Value> operands;
-    for (std::size_t i = 0; i < n.inputs(); ++i) operands.push_back(n.input(i));
+    for (std::size_t i = 0; i < n.inputs(); ++i)  // a cache that is empty yet adds nothing
+        if (n.type(i).elements() > 0) operands.push_back(n.input(i));
+    if (operands.empty()) operands.push_back(n.input(0));
     const std::int64_t axis = n.axis(n.integer("axis", 0), n.type(0).rank());
     n.output(0, operands.size() == 1 ? operands[0] : n.b().op("concat", std::move(operands), {{"axis", axis}}));
 }

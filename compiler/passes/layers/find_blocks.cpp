@@ -71,9 +71,7 @@ class BlockFinder {
         for (const Op& op : f_.ops)
             if (is_constant_op(op)) family_[op.results[0].index] = constant;
         for (std::size_t k = 0; k < f_.arguments.size(); ++k) {
-            const bool parameter =
-                k < f_.argument_info.size() && (f_.argument_info[k].kind == ArgInfo::Kind::parameter ||
-                                                f_.argument_info[k].kind == ArgInfo::Kind::buffer);
+            const bool parameter = k < f_.argument_info.size() && is_of_checkpoint(f_.argument_info[k]);
             (parameter ? from_parameter_ : from_input_)[f_.arguments[k].index] = true;
         }
         for (const Op& op : f_.ops) {

@@ -81,8 +81,7 @@ std::string without_layer(const std::string& name, const BlockNames& names) {
 
 std::string argument_name(const Function& f, Value v, const BlockNames& names) {
     for (std::size_t k = 0; k < f.arguments.size(); ++k)
-        if (f.arguments[k] == v && !f.argument_info.at(k).names.empty() &&
-            (f.argument_info[k].kind == ArgInfo::Kind::parameter || f.argument_info[k].kind == ArgInfo::Kind::buffer))
+        if (f.arguments[k] == v && !f.argument_info.at(k).names.empty() && is_of_checkpoint(f.argument_info[k]))
             return without_layer(f.argument_info[k].names[0], names);
     return without_layer(f.info(v).name, names);
 }

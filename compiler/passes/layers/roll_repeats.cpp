@@ -111,9 +111,7 @@ std::optional<std::size_t> argument_index(const Function& f, Value v) {
 }
 
 bool may_share_a_family(const ArgInfo& a, const ArgInfo& b) {
-    return a.kind == b.kind &&
-           (a.kind == ArgInfo::Kind::parameter || a.kind == ArgInfo::Kind::buffer ||
-            a.kind == ArgInfo::Kind::constant) &&
+    return a.kind == b.kind && (is_of_checkpoint(a) || a.kind == ArgInfo::Kind::constant) &&
            a.trainable == b.trainable && a.outer == b.outer && a.init == b.init && a.note == b.note &&
            a.names.size() == 1 && b.names.size() == 1;
 }
@@ -154,21 +152,29 @@ Value family_argument(Function& f, const Uses& uses, const std::vector<Value>& m
     return made;
 }
 
-// What the layers' calls give as result r where these are what the members of a family of buffers will be: the results
-// of main that they are, in that order; empty: they are not.
-std::vector<std::size_t> moved_family(const Function& f, const std::vector<Op>& calls, std::size_t r) {
-    std::vector<std::size_t> out;
-    std::vector<std::string> names;
-    for (const Op& call : calls) {
-        const auto at = std::find(f.results.begin(), f.results.end(), call.results[r]);
-        if (at == f.results.end() || f.result_names.empty()) return {};
-        out.push_back(static_cast<std::size_t>(at - f.results.begin()));
-        names.push_back(f.result_names[out.back()]);
+// The results of main that are what the members, buffers of layers, will be, where the layers' calls give them as one
+// result each; empty: they do not.
+struct MovedFamily {
+    std::size_t result = 0;            // of the calls
+    std::vector<std::size_t> in_main;  // results of main, in the order of layers
+};
+std::optional<MovedFamily> moved_family(const Function& f, const std::vector<Op>& calls,
+                                        const std::vector<Value>& members) {
+    MovedFamily out;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+        const std::optional<std::size_t> argument = argument_index(f, members[i]);
+        if (!argument || f.argument_info[*argument].kind != ArgInfo::Kind::buffer) return std::nullopt;
+        const auto name =
+            std::find(f.result_names.begin(), f.result_names.end(), f.argument_info[*argument].names.front());
+        if (name == f.result_names.end()) return std::nullopt;
+        out.in_main.push_back(static_cast<std::size_t>(name - f.result_names.begin()));
+        const std::vector<Value>& given = calls[i].results;
+        const auto at = std::find(given.begin(), given.end(), f.results[out.in_main.back()]);
+        const auto result = static_cast<std::size_t>(at - given.begin());
+        if (at == given.end() || (i > 0 && result != out.result)) return std::nullopt;
+        out.result = result;
     }
-    const bool buffers = std::any_of(f.argument_info.begin(), f.argument_info.end(), [&](const ArgInfo& info) {
-        return info.kind == ArgInfo::Kind::buffer && info.names == names;
-    });
-    return buffers ? out : std::vector<std::size_t>();
+    return out;
 }
 
 void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
@@ -183,6 +189,7 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
     provenance.scope = body.scope;
     b.set_provenance(provenance);
     std::vector<Value> operands;
+    std::vector<MovedFamily> families_moved;
     for (std::size_t o = 0; o < calls[0].operands.size(); ++o) {
         if (o < row.carried || o >= row.carried + row.per_layer) {
             operands.push_back(calls[0].operands[o]);
@@ -191,7 +198,13 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
         std::vector<Value> members;
         for (const Op& call : calls) members.push_back(call.operands[o]);
         const std::string name = unique_value_name(f, body.info(body.arguments[o]).name);
-        Value family = family_argument(f, uses, members, name);
+        // Buffers are a family where what they will be is one.
+        const std::optional<std::size_t> first = argument_index(f, members.front());
+        const bool buffers = first && f.argument_info[*first].kind == ArgInfo::Kind::buffer;
+        const std::optional<MovedFamily> moved = moved_family(f, calls, members);
+        Value family =
+            buffers && (!moved || moved->result < row.carried) ? Value{} : family_argument(f, uses, members, name);
+        if (family && moved) families_moved.push_back(*moved);
         operands.push_back(family ? family : b.op("family", members, {}, name));
     }
     std::vector<Type> types;
@@ -214,9 +227,11 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
             replaced[calls.back().results[r]] = results[r];
             continue;
         }
-        if (const std::vector<std::size_t> moved = moved_family(f, calls, r); !moved.empty()) {
-            f.results[moved.front()] = results[r];  // under the name of the first
-            for (std::size_t i = 1; i < moved.size(); ++i) f.results[moved[i]] = {};
+        const auto moved = std::find_if(families_moved.begin(), families_moved.end(),
+                                        [&](const MovedFamily& family) { return family.result == r; });
+        if (moved != families_moved.end()) {
+            f.results[moved->in_main.front()] = results[r];  // under the name of the first
+            for (std::size_t i = 1; i < moved->in_main.size(); ++i) f.results[moved->in_main[i]] = {};
             continue;
         }
         for (std::size_t i = 0; i < calls.size(); ++i)

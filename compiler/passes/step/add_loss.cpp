@@ -320,15 +320,12 @@ class LossAdder {
 
 // Behind the loss and its weights, as before behind what the model gives: what its buffers will be.
 Module with_moved_buffers(Module module, const std::function<Module(Module)>& add) {
-    Function& main = module.main();
-    const std::size_t outputs = main.results.size() - moved_buffers(main, main.results.size());
-    const std::vector<Value> moved(main.results.begin() + static_cast<std::ptrdiff_t>(outputs), main.results.end());
+    const Function& main = module.main();
+    const auto outputs = static_cast<std::ptrdiff_t>(main.results.size() - moved_buffers(main, main.results.size()));
+    const std::vector<Value> moved(main.results.begin() + outputs, main.results.end());
     std::vector<std::string> names;
-    if (!moved.empty())
-        names.assign(main.result_names.begin() + static_cast<std::ptrdiff_t>(outputs), main.result_names.end());
-    main.results.resize(outputs);
-    if (!moved.empty()) main.result_names.resize(outputs);
-    Module out = add(std::move(module));
+    if (!moved.empty()) names.assign(main.result_names.begin() + outputs, main.result_names.end());
+    Module out = add(outputs_alone(std::move(module)));
     out.main().results.insert(out.main().results.end(), moved.begin(), moved.end());
     out.main().result_names.insert(out.main().result_names.end(), names.begin(), names.end());
     return out;
@@ -337,15 +334,14 @@ Module with_moved_buffers(Module module, const std::function<Module(Module)>& ad
 }  // namespace
 
 Module add_loss(Module module, const std::string& loss, Report& report, bool several_ranks) {
-    return with_moved_buffers(std::move(module), [&](Module outputs_alone) {
-        return LossAdder(std::move(outputs_alone), loss, report, several_ranks).run();
+    return with_moved_buffers(std::move(module), [&](Module graph) {
+        return LossAdder(std::move(graph), loss, report, several_ranks).run();
     });
 }
 
 Module append_loss(Module module, const ChosenLoss& chosen, Report& report) {
-    return with_moved_buffers(std::move(module), [&](Module outputs_alone) {
-        return LossAdder(std::move(outputs_alone), "auto", report).run(chosen);
-    });
+    return with_moved_buffers(std::move(module),
+                              [&](Module graph) { return LossAdder(std::move(graph), "auto", report).run(chosen); });
 }
 
 }  // namespace thunderc

@@ -65,7 +65,12 @@ MainResults main_results(const Function& main) {
     check(main.results.size() > out.trainable.size(),
           fmt::format("main gives {} results for {} trainable parameters", main.results.size(), out.trainable.size()));
     out.first_gradient = main.results.size() - out.trainable.size();
-    out.first_moved = out.first_gradient - moved_buffers(main, out.first_gradient);
+    const std::size_t moved = moved_buffers(main, out.first_gradient);
+    const auto buffers = std::count_if(main.argument_info.begin(), main.argument_info.end(),
+                                       [](const ArgInfo& info) { return info.kind == ArgInfo::Kind::buffer; });
+    check(static_cast<std::size_t>(buffers) == moved,
+          fmt::format("main has {} buffers and says what {} will be", buffers, moved));
+    out.first_moved = out.first_gradient - moved;
     return out;
 }
 

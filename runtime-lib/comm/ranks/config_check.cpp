@@ -119,7 +119,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
                                {"--ema", cat(o.ema)},
                                {"--save", yes(!o.save.empty())},
                                {"--save-ema", yes(!o.save_ema.empty())},
-                               {"--buffers", o.buffers == Options::Buffers::average ? "average" : "first"},
+                               {"--buffers", std::string(name_of(o.buffers))},
                                {"--no-overlap", yes(o.no_overlap)},
                                {"--memory", yes(!o.memory.empty())},
                                {"--timeline", yes(!o.timeline.empty())}});
