@@ -234,6 +234,9 @@ struct Module {
     Phase phase = Phase::values;
     // The export lists all parameters of the model: one that nothing reads was told of when it was read. Not printed.
     bool lists_parameters = false;
+    // The exporter left tensors apart that are equal, as TorchScript's does in training mode: what is one in the graph
+    // is one in the model. Not printed.
+    bool merges_nothing = false;
     Mesh mesh;
     std::vector<ShardUnit> units;     // of a sharded model; their shards are the parameters of its functions
     std::vector<Function> functions;  // the entry first

@@ -397,6 +397,17 @@ TEST(BatchNormalization, TakesTheStatisticsOfTheBatch) {
     EXPECT_NEAR(y[2].f[0], 0.75 + 0.25 * 0.25, 1e-12);
 }
 
+// torch's exporter makes a bias of zeros where there is none, of two dimensions too many for Conv3d.
+TEST(Convolutions, ABiasOfZerosIsNone) {
+    const Module module = imported_text(
+        "(float[1,1,2,2,2] x) => (float[1,1,1,1,1] y) { zero = Constant <value = float {0}> () z = CastLike(zero, x) "
+        "shape = "
+        "Constant <value = int64[2] {1, 2}> () bias = Expand(z, shape) w = Constant <value = float[1,1,2,2,2] {1, 1, "
+        "1, 1, "
+        "1, 1, 1, 1}> () y = Conv(x, w, bias) }");
+    EXPECT_EQ(given_by(module).at(0).f, std::vector<double>{36});
+}
+
 // 1 to 9 are singular; with another corner the minor of it counts. Each of a batch; and of one row.
 TEST(Det, OfEachMatrix) {
     EXPECT_NEAR(given_by("(float[3,3] x) => (float y) { y = Det(x) }").at(0).f[0], 0, 1e-12);

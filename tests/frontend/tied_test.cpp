@@ -2,7 +2,11 @@
 // What the exporter's optimizer copies for each of its uses is one parameter again, by what the calls name and by the
 // numbers; what a call made up is a constant; what torch's exporter drops of a loss is there. The graphs are torch's
 // default exports (scripts/make_restored_fixtures.py).
+#include <onnx/defs/parser.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
 #include <map>
 
 #include "compiler/frontend/onnx/model_file.h"
@@ -64,6 +68,49 @@ TEST(Tied, OtherNumbersStayApart) {
     ASSERT_EQ(got.different.size(), 1U);
     EXPECT_EQ(got.different.front().copy, before.tied.front().copy);
     EXPECT_EQ(got.tied.size() + 1, before.tied.size());
+}
+
+// Names of the scales of two layer norms that read one initializer of ones, as TorchScript's exporter writes them:
+// `second` is the module of the second norm; `others` are more initializers.
+std::vector<std::string> scales(const std::string& second, const std::string& others = "",
+                                const std::string& more = "") {
+    onnx::ModelProto model;
+    const std::string text =
+        "<ir_version: 9, opset_import: [\"\" : 17], producer_name: \"pytorch\"> g (float[2,3] x) => (float[2,3] y) "
+        "<float[3] \"n.weight\" = {1, 1, 1}" +
+        others +
+        "> { [\"/n/LayerNormalization\"] \"/n/LayerNormalization_output_0\" = "
+        "LayerNormalization (x, \"n.weight\") [\"/act/Relu\"] \"/act/Relu_output_0\" = Relu "
+        "(\"/n/LayerNormalization_output_0\") [\"/" +
+        second + "/LayerNormalization\"] y" + (more.empty() ? "" : "0") +
+        " = LayerNormalization (\"/act/Relu_output_0\", \"n.weight\") " + more + "}";
+    const auto status = onnx::OnnxParser::Parse(model, text.c_str());
+    EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
+    const std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("thunderc-tied-" + std::to_string(::getpid()) + ".onnx");
+    std::ofstream(path, std::ios::binary) << model.SerializeAsString();
+    Report report;
+    const Module module =
+        lift_parameters(fold_constants(import_model(path, CompileOptions(), report), report), {}, report);
+    std::filesystem::remove(path);
+    std::vector<std::string> out;
+    for (const ArgInfo& info : module.main().argument_info)
+        if (info.kind == ArgInfo::Kind::parameter) out.push_back(info.names.front());
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+// Equal by initialisation, unless something shows that the model has one: the exporter's number for a second call, or
+// that it left equal ones apart.
+TEST(Tied, OnesThatTwoNormsRead) {
+    using Names = std::vector<std::string>;
+    EXPECT_EQ(scales("m"), (Names{"m.weight", "n.weight"}));
+    EXPECT_EQ(scales("n_1"), Names{"n.weight"});
+    EXPECT_EQ(scales("n_2"), Names{"n.weight"});
+    EXPECT_EQ(scales("n_a"), (Names{"n.weight", "n_a.weight"}));
+    const std::string third = "[\"/k/LayerNormalization\"] y = LayerNormalization (y0, \"k.weight\")";
+    EXPECT_EQ(scales("m", ", float[3] \"k.weight\" = {1, 1, 1}", third), (Names{"k.weight", "n.weight"}));
+    EXPECT_EQ(scales("m", ", float[3] \"k.weight\" = {1, 1, 2}", third), (Names{"k.weight", "m.weight", "n.weight"}));
 }
 
 // The table's transpose is named by no call: its numbers say what it is, and nothing does without them.

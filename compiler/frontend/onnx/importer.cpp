@@ -139,6 +139,7 @@ Module Importer::run() {
         !traced_.parameters().empty() || std::any_of(nodes.begin(), nodes.end(), [](const onnx::NodeProto& node) {
             return metadata(node, traced_call_key) != nullptr;
         });
+    module_.merges_nothing = torchscript_ && says_training_mode(model_->graph(), opset(""));
     return std::move(module_);
 }
 
@@ -284,8 +285,10 @@ Binding Importer::initializer(const onnx::TensorProto& tensor) {
     const Type type = reader_.type(tensor);
     Binding binding;
     binding.narrow = narrow_type(tensor.data_type());
-    const bool moves = moved_.contains(tensor.name());
-    const bool argument = moves || is_argument(tensor);
+    const auto statistic = statistics_.find(tensor.name());
+    const bool kept = statistic != statistics_.end();
+    const bool moves = kept && statistic->second && options_.transform == Transform::train;
+    const bool argument = kept || is_argument(tensor);
     if (!argument || type.elements() <= shape_like)
         binding.proto = &tensor;  // an operator may need to know its numbers
     if (!argument) return binding;
@@ -299,10 +302,10 @@ Binding Importer::initializer(const onnx::TensorProto& tensor) {
         info.note = *call;
         if (type.elements() <= 1 || restored_.all_there()) info.kind = ArgInfo::Kind::constant;
     }
-    if (moves) {
-        info.kind = ArgInfo::Kind::buffer;
+    if (kept) {  // checkpoints have it, and --init gives another
+        info.kind = moves ? ArgInfo::Kind::buffer : ArgInfo::Kind::parameter;
         info.trainable = false;
-        binding.proto = nullptr;  // its numbers are those of the first step alone
+        binding.proto = nullptr;
     }
     info.names = {tensor.name()};
     info.sources = {reader_.source(tensor)};
@@ -328,7 +331,15 @@ Value Importer::average(Value of, Value towards, double share) {
     return builder_.add(kept, builder_.mul(builder_.cast(towards, module_.main().type(of).dtype), share));
 }
 
-void Importer::move_average(Value buffer, Value towards, double share, MovedAs as) {
+void Importer::describe_statistic(Value v, StatisticIs is) {
+    ArgInfo* const info = argument_info(v);
+    const std::string& scope = builder_.provenance().scope;
+    if (info == nullptr || info->kind == ArgInfo::Kind::input || moves_.contains(v)) return;
+    if (!scope.empty()) name_statistic(*info, fmt::format("{}.{}", scope, is.leaf));
+    info->init = is.begins;
+}
+
+void Importer::move_average(Value buffer, Value towards, double share) {
     ArgInfo* const info = argument_info(buffer);
     // What the graph computes, and what is fed, is nobody's to move; functions move nothing.
     if (info == nullptr || info->kind == ArgInfo::Kind::input || options_.transform != Transform::train) return;
@@ -342,23 +353,25 @@ void Importer::move_average(Value buffer, Value towards, double share, MovedAs a
         throw UserError(std::move(d));
     }
     const auto [at, fresh] = moves_.try_emplace(buffer, Moved{buffer, scope});
-    if (!fresh && at->second.scope != scope)
+    // "bn_1" is how TorchScript's exporter calls the second call of "bn".
+    const std::string& first = at->second.scope;
+    const bool again = scope == first || (scope.starts_with(first + "_") &&
+                                          scope.find_first_not_of("0123456789", first.size() + 1) == std::string::npos);
+    if (!fresh && !again)
         report_.warning("batch norm", info->names.front(),
                         fmt::format("is moved in {} and in {}: right where that is one module which is called twice; "
-                                    "where they are two, the exporter merged what began with equal numbers: export "
-                                    "with dynamo=True and optimize=False",
-                                    at->second.scope, scope));
+                                    "where they are two, who made the graph merged what began with equal numbers: "
+                                    "export with dynamo=True and optimize=False",
+                                    first, scope));
     if (share >= 1)
         report_.warning("batch norm", info->names.front(),
                         "becomes that of the last micro-batch, since the momentum is 1: so does torch's exporter say "
                         "where it is None, an average of all batches, which an export does not tell");
-    if (fresh && !scope.empty()) name_buffer(*info, fmt::format("{}.{}", scope, as.leaf));
-    info->init = as.begins;
     at->second.now = average(buffer, towards, share);
 }
 
 // Where the graph has no name for it that its module would know.
-void Importer::name_buffer(ArgInfo& info, const std::string& name) {
+void Importer::name_statistic(ArgInfo& info, const std::string& name) {
     if (is_dotted(info.names.front()) || info.names.front() == name) return;
     const auto taken = [&](const std::string& wanted) {
         const std::vector<ArgInfo>& all = module_.main().argument_info;
@@ -403,7 +416,7 @@ void Importer::end_moves() {
 
 void Importer::import_initializers(const onnx::GraphProto& graph) {
     torchscript_ = is_torchscript(*model_, traced_);
-    if (options_.transform == Transform::train) moved_ = moved_statistics(graph, opset(""));
+    statistics_ = stored_statistics(graph, opset(""));
     for (const auto& tensor : graph.initializer()) bind(tensor.name(), initializer(tensor));
 }
 

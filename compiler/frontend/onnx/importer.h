@@ -107,11 +107,14 @@ class Importer {
     // (1 - share) of + share towards; of a buffer that was moved before, of what it was moved to.
     Value average(Value of, Value towards, double share);
     // That is what a buffer of the model becomes in each micro-step; what the graph computed is no buffer.
-    struct MovedAs {
-        const char* leaf;  // what torch calls it in its module, where the graph has no name for it
+    void move_average(Value buffer, Value towards, double share);
+    // Of a stored statistic: what torch calls it in its module, where the graph has no name for it, and what it begins
+    // as.
+    struct StatisticIs {
+        const char* leaf;
         ArgInfo::Init begins;
     };
-    void move_average(Value buffer, Value towards, double share, MovedAs as);
+    void describe_statistic(Value v, StatisticIs is);
     void bind(const std::string& name, Binding binding);
     bool import_body(const onnx::NodeProto& node);  // of a function; false where there is none
     const onnx::FunctionProto* function_of(const onnx::NodeProto& node) const;  // nullptr: none of the model's own
@@ -134,7 +137,7 @@ class Importer {
     Binding initializer(const onnx::TensorProto& tensor);
     Binding inner_initializer(const onnx::TensorProto& tensor);
     ArgInfo* argument_info(Value v);  // nullptr: no argument of main
-    void name_buffer(ArgInfo& info, const std::string& name);
+    void name_statistic(ArgInfo& info, const std::string& name);
     void end_moves();
     void import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes);
     void import_node(const onnx::NodeProto& node);
@@ -181,7 +184,8 @@ class Importer {
         Binding binding;
     };
     std::map<std::string, InnerInitializer> inner_initializers_;
-    std::set<std::string> moved_;  // initializers that are buffers which the model moves
+    std::map<std::string, bool>
+        statistics_;  // initializers that batch norms have for these, and whether they move them
     struct Moved {
         Value now;  // what it is so far
         std::string scope;

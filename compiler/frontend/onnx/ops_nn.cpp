@@ -113,9 +113,8 @@ void batch_normalization_by_the_batch(Node& n, const Type& type) {
         n.output(1, n.importer().average(n.input(mean), results[1], share));
     if (n.wants(2) && n.importer().is_read(n.proto().output(2)))
         n.output(2, n.importer().average(n.input(variance), results[2], share));
-    n.importer().move_average(n.input(mean), results[1], share, {"running_mean", ArgInfo::Init::zeros});
-    n.importer().move_average(n.input(variance), b.mul(results[2], numbers / (numbers - 1)), share,
-                              {"running_var", ArgInfo::Init::ones});
+    n.importer().move_average(n.input(mean), results[1], share);
+    n.importer().move_average(n.input(variance), b.mul(results[2], numbers / (numbers - 1)), share);
 }
 
 // By statistics that are given: a model's running ones, or what the graph computed of the batch.
@@ -128,6 +127,8 @@ void batch_normalization(Node& n) {
         if (n.type(i).dims != channels)
             n.fail("an operand of BatchNormalization has not one number for each channel", {},
                    fmt::format("[{}]", to_string(channels)), to_string(n.type(i)));
+    n.importer().describe_statistic(n.input(3), {"running_mean", ArgInfo::Init::zeros});
+    n.importer().describe_statistic(n.input(4), {"running_var", ArgInfo::Init::ones});
     if (is_by_the_batch(n.proto(), n.opset())) return batch_normalization_by_the_batch(n, type);
     Dims shape(type.dims.size(), 1);
     shape[1] = type.dims[1];

@@ -148,24 +148,38 @@ bool is_by_the_batch(const onnx::NodeProto& norm, std::int64_t opset) {
     return call && calls_norm_by_the_batch(*call);
 }
 
-std::set<std::string> moved_statistics(const onnx::GraphProto& graph, std::int64_t opset) {
-    std::set<std::string> stored, out;
+bool says_training_mode(const onnx::GraphProto& graph, std::int64_t opset) {
+    constexpr int training_mode = 2;
+    return std::any_of(graph.node().begin(), graph.node().end(), [&](const onnx::NodeProto& node) {
+        if (node.op_type() == "BatchNormalization") return is_by_the_batch(node, opset);
+        return node.op_type() == "Dropout" && node.input_size() > training_mode && !node.input(training_mode).empty();
+    });
+}
+
+std::map<std::string, bool> stored_statistics(const onnx::GraphProto& graph, std::int64_t opset) {
+    std::set<std::string> stored;
     for (const auto& tensor : graph.initializer()) stored.insert(tensor.name());
+    std::map<std::string, bool> out;
     constexpr int mean = 3, variance = 4;
     for (const auto& node : graph.node()) {
-        if (node.op_type() != "BatchNormalization" || node.input_size() <= variance || !is_by_the_batch(node, opset))
-            continue;
+        if (node.op_type() != "BatchNormalization" || node.input_size() <= variance) continue;
+        const bool moves = is_by_the_batch(node, opset);
         for (const int k : {mean, variance})
-            if (stored.contains(node.input(k))) out.insert(node.input(k));
+            if (stored.contains(node.input(k))) out[node.input(k)] = out[node.input(k)] || moves;
     }
     return out;
 }
 
 namespace {
 
+bool moves(const std::map<std::string, bool>& statistics, const std::string& name) {
+    const auto at = statistics.find(name);
+    return at != statistics.end() && at->second;
+}
+
 // The exporter's optimizer takes a batch norm for one by running statistics, and folds it into the product before it.
 void refuse_folded_norms(const onnx::GraphProto& graph, const std::vector<std::string>& changed,
-                         const std::set<std::string>& moved) {
+                         const std::map<std::string, bool>& statistics) {
     std::set<std::string> norms;  // results of calls that a BatchNormalization is of
     for (const auto& node : graph.node())
         if (node.op_type() == "BatchNormalization")
@@ -179,8 +193,9 @@ void refuse_folded_norms(const onnx::GraphProto& graph, const std::vector<std::s
     }
     if (folded.empty())
         for (const std::string& name : changed)
-            if (is_running_statistic(name) && !is_count_of_batches(name) && !moved.contains(name))
-                folded.push_back(name);
+            if (is_running_statistic(name) && !is_count_of_batches(name) && !moves(statistics, name))
+                folded.push_back(name.substr(0, name.rfind('.')));
+    folded.erase(std::unique(folded.begin(), folded.end()), folded.end());
     if (folded.empty()) return;
     Diagnostic d;
     d.message = "the exporter's optimizer took batch norms in training mode for ones in eval() mode";
@@ -202,11 +217,13 @@ void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& si
             if (const std::optional<std::string> what = in_training_mode(*call))
                 found.add(*what, place_of_call(node, *call));
     }
-    const std::set<std::string> moved = moved_statistics(graph, opset);
-    if (found.empty()) refuse_folded_norms(graph, signature.changed(), moved);
+    const std::map<std::string, bool> statistics = stored_statistics(graph, opset);
+    if (found.empty()) refuse_folded_norms(graph, signature.changed(), statistics);
+    const bool any_moves =
+        std::any_of(statistics.begin(), statistics.end(), [](const auto& statistic) { return statistic.second; });
     std::vector<std::string> changed;  // and no norm of the graph moves it
     for (const std::string& name : signature.changed())
-        if (!moved.contains(name) && !(is_count_of_batches(name) && !moved.empty())) changed.push_back(name);
+        if (!moves(statistics, name) && !(is_count_of_batches(name) && any_moves)) changed.push_back(name);
     if (!found.empty() || std::any_of(changed.begin(), changed.end(), is_running_statistic)) {
         for (const std::string& name : changed) found.add("buffers that change as it runs", name);
         Diagnostic d;

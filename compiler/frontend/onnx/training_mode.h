@@ -13,8 +13,8 @@
 #include <onnx/onnx_pb.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "compiler/frontend/onnx/traced_program.h"
@@ -29,8 +29,11 @@ void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& si
 // Whether a BatchNormalization takes the statistics of the batch, and not those that it is given.
 bool is_by_the_batch(const onnx::NodeProto& norm, std::int64_t opset);
 
-// The stored statistics that batch norms of the graph move, by their names.
-std::set<std::string> moved_statistics(const onnx::GraphProto& graph, std::int64_t opset);
+// The stored statistics of the graph's batch norms by their names, and whether these move them.
+std::map<std::string, bool> stored_statistics(const onnx::GraphProto& graph, std::int64_t opset);
+
+// Whether an operator says that the model was in training mode, as those of TorchScript's exporter do.
+bool says_training_mode(const onnx::GraphProto& graph, std::int64_t opset);
 
 // Names dropouts that are switched off, and norms that take running statistics. `dropout`: --dropout switches them on.
 void warn_of_eval_mode(const onnx::GraphProto& graph, bool dropout, std::int64_t opset, Report& report);

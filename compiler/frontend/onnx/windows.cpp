@@ -3,6 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "compiler/interpreter/constant_fold.h"
+#include "compiler/ir/structure.h"
+
 namespace thunderc::onnx_frontend {
 namespace {
 
@@ -165,6 +170,20 @@ struct Convolved {
     Dims in, size;
 };
 
+// Whether an operand is zeros throughout: torch's exporter makes such a bias where there is none, of a wrong shape for
+// convolutions of three dimensions.
+bool are_zeros(Node& n, std::size_t i) {
+    const Function& f = n.b().function();
+    for (Value v = n.input(i); v;) {
+        const auto op = std::find_if(f.ops.rbegin(), f.ops.rend(), [&](const Op& o) { return o.results.front() == v; });
+        if (op == f.ops.rend()) return false;
+        if (is_constant_op(*op)) return splat_value(*op->attributes.constant("value")) == 0.0;
+        if (op->name != "cast" && op->name != "broadcast_to" && op->name != "reshape") return false;
+        v = op->operands.front();
+    }
+    return false;
+}
+
 // `transposed`: the weight is (C, M / groups, size…), else (M, C / groups, size…).
 Convolved convolved(Node& n, bool transposed) {
     n.take_floats_only();
@@ -185,7 +204,7 @@ Convolved convolved(Node& n, bool transposed) {
         n.fail(fmt::format("the kernel_shape of {} is not its weight's", n.proto().op_type()),
                "leave the attribute out, or export the model again", fmt::format("[{}]", to_string(c.size)),
                fmt::format("[{}]", to_string(*size)));
-    if (n.has(2) && n.type(2).dims != Dims{c.filters})
+    if (n.has(2) && n.type(2).dims != Dims{c.filters} && !are_zeros(n, 2))
         n.fail(fmt::format("the bias of {} has not one number for each filter", n.proto().op_type()), {},
                fmt::format("[{}]", c.filters), to_string(n.type(2)));
     return c;
@@ -197,7 +216,7 @@ Dims joined(Dims front, const Dims& behind) {
 }
 
 void output_with_bias(Node& n, Value y, const Convolved& c) {
-    if (n.has(2)) {
+    if (n.has(2) && !are_zeros(n, 2)) {
         Dims column(c.in.size() + 2, 1);
         column[1] = c.filters;
         y = n.b().add(y, n.b().reshape(n.input(2), column));

@@ -42,7 +42,7 @@ Module choose_init(Module module, Report&) {
     const Uses uses(main);
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         ArgInfo& info = main.argument_info.at(k);
-        if (info.kind == ArgInfo::Kind::parameter)
+        if (info.kind == ArgInfo::Kind::parameter && info.init == ArgInfo::Init::normal)  // else its frontend knows
             info.init = init_of(find_sites(main, uses, main.arguments[k]), main.type(main.arguments[k]));
     }
     return module;

@@ -103,7 +103,9 @@ class Lifter {
                 std::find_if(tie.begin(), tie.end(), [&](const std::string& t) { return looks_up(groups[t]); });
             const bool table_first = table != tie.end() && (decisions_.exporters_scopes || !is_dotted(name));
             const bool own = std::find(tie.begin(), tie.end(), name) != tie.end();
-            const std::string first = table_first ? *table : own ? name : tie.front();
+            const bool of_one =
+                ties.size() == 1 && is_dotted(name) && (is_one_in_model(k) || are_calls_of_one(targets));
+            const std::string first = table_first ? *table : own || of_one ? name : tie.front();
             firsts.push_back(first);
             Lifted& lifted = add(k, first, all, source);
             if (tie.size() == 1) continue;
@@ -112,9 +114,9 @@ class Lifter {
             if (is_dotted(name) && !groups.contains(name)) lifted.aliases.push_back(name);
             const std::string text = fmt::format("also {}", fmt::join(lifted.aliases, ", "));
             // An embedding that is the head as well is one parameter on purpose.
-            const bool told = table != tie.end() || std::any_of(all.begin(), all.end(), [&](const Site& site) {
-                                  return !names_.traced(k, site).empty();
-                              });
+            const bool told =
+                table != tie.end() || is_one_in_model(k) ||
+                std::any_of(all.begin(), all.end(), [&](const Site& site) { return !names_.traced(k, site).empty(); });
             report_.done("tied", first, text);
             if (!told) untold_ties_.push_back(fmt::format("{} {}", first, text));
         }
@@ -144,7 +146,8 @@ class Lifter {
     // nodes decides; who reads w.detach() names none, and goes with the parameter that the initializer is called after.
     // Where it says nothing: a table that is also a head is tied on purpose. What is one number throughout (norms of a
     // model as initialised) is equal by chance; so are layers that were copied from one another, of which the paths
-    // differ only in numbers. Other names of the same numbers are a tie.
+    // differ only in numbers, unless the graph has the same numbers once more, or the paths are those of one module
+    // that is called again. Other names of the same numbers are a tie.
     std::vector<std::vector<std::string>> ties_of(std::size_t k, const std::vector<std::string>& targets,
                                                   const std::map<std::string, std::vector<Site>>& groups) const {
         std::vector<std::string> order;
@@ -177,9 +180,50 @@ class Lifter {
             decisions_.exporters_scopes && std::all_of(targets.begin(), targets.end(), [&](const std::string& t) {
                 return without_numbers(t) == without_numbers(targets.front());
             });
-        if (table || !(equal_by_chance || copies)) return {targets};
+        if (table || !(equal_by_chance || copies) || is_one_in_model(k) || are_calls_of_one(targets)) return {targets};
         for (const std::string& t : targets) out.push_back({t});
         return out;
+    }
+
+    // Whoever left equal tensors apart has merged none for being equal: what is one initializer is one in the model.
+    bool is_one_in_model(std::size_t k) const { return module_.merges_nothing || has_twin(k); }
+
+    // Another initializer with a name of the model's, of equal shape and numbers.
+    bool has_twin(std::size_t k) const {
+        constexpr std::int64_t most = std::int64_t{1} << 16;  // elements that are compared
+        const auto numbers = [&](std::size_t of) {
+            const ArgInfo& info = main_.argument_info[of];
+            const bool known = info.kind != ArgInfo::Kind::input && is_dotted(info.names.front()) &&
+                               !info.sources.empty() && info.sources.front() && info.sources.front()->read;
+            return known ? info.sources.front()->read() : std::vector<std::byte>{};
+        };
+        const Type& type = main_.type(main_.arguments[k]);
+        if (type.elements() > most) return false;
+        const std::vector<std::byte> own = numbers(k);
+        for (std::size_t other = 0; other < main_.arguments.size() && !own.empty(); ++other)
+            if (other != k && main_.type(main_.arguments[other]) == type && numbers(other) == own) return true;
+        return false;
+    }
+
+    // "bn.weight", "bn_1.weight", "bn_2.weight": TorchScript's exporter numbers the calls of a module so.
+    static bool are_calls_of_one(const std::vector<std::string>& targets) {
+        const std::string& base = *std::min_element(targets.begin(), targets.end(),
+                                                    [](const auto& a, const auto& b) { return a.size() < b.size(); });
+        const auto is_again = [&](const std::string& name) {
+            std::size_t at = 0;
+            for (std::size_t k = 0; k <= base.size(); ++k) {  // a number may stand at the end of each module's name
+                if (at < name.size() && (k == base.size() || base[k] == '.') && name[at] == '_') {
+                    const std::size_t end = name.find_first_not_of("0123456789", at + 1);
+                    if (end == at + 1) return false;
+                    at = std::min(end, name.size());
+                }
+                if (k == base.size()) break;
+                if (at == name.size() || name[at] != base[k]) return false;
+                ++at;
+            }
+            return at == name.size();
+        };
+        return std::all_of(targets.begin(), targets.end(), is_again);
     }
 
     Lifted& add(std::size_t k, const std::string& name, const std::vector<Site>& sites,
@@ -358,7 +402,7 @@ class Lifter {
             info.names = {lifted.name};
             info.aliases = {lifted.aliases};
             info.note = lifted.note;
-            info.trainable = info.kind == ArgInfo::Kind::parameter;
+            info.trainable = info.trainable && info.kind == ArgInfo::Kind::parameter;
             if (lifted.source) {
                 auto source = std::make_shared<WeightSource>(*lifted.source);
                 source->transposed = lifted.transposed;
