@@ -8,6 +8,10 @@
 
 namespace thunder {
 
+std::string_view name_of(Buffers buffers) {
+    return buffers == Buffers::average ? "average" : "first";
+}
+
 bool has_buffers(const ProgramSpec& program) {
     return std::any_of(program.parameters.begin(), program.parameters.end(),
                        [](const ParameterSpec& parameter) { return parameter.moves; });

@@ -168,6 +168,43 @@ class Ties {
 
 }  // namespace
 
+std::vector<MissingRule> parse_missing_rules(
+    const std::string& value, const std::function<void(const std::string&, const std::string&)>& reject) {
+    using Start = MissingRule::Start;
+    const std::pair<std::string, Start> words[] = {
+        {"random", Start::drawn}, {"zeros", Start::zeros}, {"ones", Start::ones}};
+    std::vector<MissingRule> rules;
+    std::size_t begin = 0;
+    while (begin <= value.size()) {
+        bool found = false;
+        for (std::size_t end = begin; end <= value.size() && !found; ++end) {
+            if (end != value.size() && value[end] != ',') continue;
+            const std::string entry = value.substr(begin, end - begin);
+            for (const auto& [word, start] : words) {
+                const bool bare = entry == word,
+                           by_name = entry.size() > word.size() + 1 && entry.ends_with("=" + word);
+                if (!bare && !by_name) continue;
+                rules.push_back({bare ? "" : entry.substr(0, entry.size() - word.size() - 1), start});
+                begin = end + 1;
+                found = true;
+                break;
+            }
+        }
+        if (!found) reject(value, "random, zeros, ones, or REGEX=zeros and the like, by commas");
+    }
+    const auto bare = std::stable_partition(rules.begin(), rules.end(),
+                                            [](const MissingRule& rule) { return !rule.pattern.empty(); });
+    if (rules.end() - bare > 1) reject(value, "one of random, zeros and ones for what no REGEX finds");
+    for (const MissingRule& rule : rules) {
+        try {
+            const std::regex expression(rule.pattern);
+        } catch (const std::regex_error&) {
+            reject(rule.pattern, "a regular expression");
+        }
+    }
+    return rules;
+}
+
 std::string initial_weights(const Options& options) {
     if (options.init == "random") return "";
     return options.init.empty() ? exported_weights(options.program_folder) : options.init;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,12 @@ void random_normal(float* out, std::uint64_t first, std::size_t count, std::uint
 // Elements [first, first + count) of a parameter that is drawn, of its type, as --init-std and --seed say.
 void draw_elements(std::byte* out, const ParameterSpec& parameter, std::uint64_t first, std::size_t count,
                    const Options& options);
+
+// "lora_B=zeros,random": an entry ends where one of the words does, since expressions may have commas. A bare word is
+// for what no expression finds, wherever it stands: it comes last.
+// `reject(value, expected)` does not return.
+std::vector<MissingRule> parse_missing_rules(const std::string& value,
+                                             const std::function<void(const std::string&, const std::string&)>& reject);
 
 // The file or folder that the parameters start from; "" where all are drawn.
 std::string initial_weights(const Options& options);

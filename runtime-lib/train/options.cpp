@@ -75,44 +75,6 @@ T choice(const std::string& value, const Place& place, std::span<const std::pair
 
 constexpr std::string_view not_negative = "a number of 0 or more";
 
-// "lora_B=zeros,random": an entry ends where one of the words does, since expressions may have commas. A bare word is
-// for what no expression finds, wherever it stands: it comes last.
-std::vector<MissingRule> missing_rules(const std::string& value, const Place& place) {
-    using Start = MissingRule::Start;
-    const std::pair<std::string, Start> words[] = {
-        {"random", Start::drawn}, {"zeros", Start::zeros}, {"ones", Start::ones}};
-    std::vector<MissingRule> rules;
-    std::size_t begin = 0;
-    while (begin <= value.size()) {
-        bool found = false;
-        for (std::size_t end = begin; end <= value.size() && !found; ++end) {
-            if (end != value.size() && value[end] != ',') continue;
-            const std::string entry = value.substr(begin, end - begin);
-            for (const auto& [word, start] : words) {
-                const bool bare = entry == word,
-                           by_name = entry.size() > word.size() + 1 && entry.ends_with("=" + word);
-                if (!bare && !by_name) continue;
-                rules.push_back({bare ? "" : entry.substr(0, entry.size() - word.size() - 1), start});
-                begin = end + 1;
-                found = true;
-                break;
-            }
-        }
-        if (!found) place.reject(value, "random, zeros, ones, or REGEX=zeros and the like, by commas");
-    }
-    const auto bare = std::stable_partition(rules.begin(), rules.end(),
-                                            [](const MissingRule& rule) { return !rule.pattern.empty(); });
-    if (rules.end() - bare > 1) place.reject(value, "one of random, zeros and ones for what no REGEX finds");
-    for (const MissingRule& rule : rules) {
-        try {
-            const std::regex expression(rule.pattern);
-        } catch (const std::regex_error&) {
-            place.reject(rule.pattern, "a regular expression");
-        }
-    }
-    return rules;
-}
-
 // As the command line spells a name of C++.
 std::string option_name(std::string name) {
     std::replace(name.begin(), name.end(), '_', '-');
@@ -196,7 +158,10 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     add("init-missing", "HOW",
         "what parameters begin as that --init lacks, instead of refusing: random, zeros or ones; 'lora_B=zeros,random' "
         "says it by regular expressions, the first that fits, and for the rest",
-        [](Options& o, const std::string& value, const Place& place) { o.init_missing = missing_rules(value, place); });
+        [](Options& o, const std::string& value, const Place& place) {
+            o.init_missing = parse_missing_rules(
+                value, [&](const std::string& what, const std::string& expected) { place.reject(what, expected); });
+        });
     add("init-std", "X", "standard deviation of random parameters (norm scales start at 1, biases at 0)",
         number(&Options::init_std, not_negative));
     add("seed", "N", "of random parameters and of the order of the data",
@@ -549,10 +514,6 @@ std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& p
         World(program, *communicator).together([&] { throw Error(error); });
         throw;
     }
-}
-
-std::string_view name_of(Buffers buffers) {
-    return buffers == Buffers::average ? "average" : "first";
 }
 
 std::vector<std::pair<std::string, std::string>> step_options(const ProgramSpec& program, const Options& o) {

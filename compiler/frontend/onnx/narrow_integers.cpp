@@ -8,7 +8,7 @@ namespace {
 
 using onnx::TensorProto;
 
-int bits_of(std::int32_t narrow) {
+int narrow_bits(std::int32_t narrow) {
     switch (narrow) {
         case TensorProto::INT8:
         case TensorProto::UINT8: return 8;
@@ -36,15 +36,15 @@ std::int32_t narrow_type(std::int32_t data_type) {
 }
 
 int bits_of(std::int32_t narrow, DType dtype) {
-    return narrow != 0 ? bits_of(narrow) : static_cast<int>(8 * size_of(dtype));
+    return narrow != 0 ? narrow_bits(narrow) : static_cast<int>(8 * size_of(dtype));
 }
 
 std::int64_t narrow_entries(std::int32_t narrow) {
-    return is_signed(narrow) ? -1 : std::int64_t{1} << bits_of(narrow);
+    return is_signed(narrow) ? -1 : std::int64_t{1} << narrow_bits(narrow);
 }
 
 Value wrapped(Builder& b, Value v, std::int32_t narrow) {
-    const auto count = static_cast<double>(std::int64_t{1} << bits_of(narrow));
+    const auto count = static_cast<double>(std::int64_t{1} << narrow_bits(narrow));
     const Value modulus = b.scalar(b.type(v).dtype, count);
     if (!is_signed(narrow)) return b.op("mod", {v, modulus});
     return b.add(b.op("mod", {b.add(v, count / 2), modulus}), -count / 2);
