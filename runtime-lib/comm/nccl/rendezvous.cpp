@@ -27,6 +27,7 @@ namespace {
 
 constexpr int most_ranks = 1 << 20;
 constexpr double greeting_time = 10;  // seconds in which who has connected says who it is
+constexpr char welcome = '!';         // what rank 0 answers when all have come
 
 // What a rank says when it comes.
 struct Greeting {
@@ -179,7 +180,7 @@ void Rendezvous::listen_for(const Launch& launch, int kind) {
                  " are missing"),
              "start as many as WORLD_SIZE says, with the same MASTER_ADDR and MASTER_PORT; THUNDER_START_TIMEOUT gives "
              "them more seconds");
-    for (int r = 1; r < launch.world; ++r) send({reinterpret_cast<const std::byte*>("!"), 1}, r);
+    for (int r = 1; r < launch.world; ++r) send(std::as_bytes(std::span(&welcome, 1)), r);
 }
 
 void Rendezvous::connect_to(const Launch& launch, int kind) {
@@ -201,11 +202,12 @@ void Rendezvous::connect_to(const Launch& launch, int kind) {
                 greeting.world = launch.world;
                 greeting.kind = kind;
                 char answer = 0;
-                // Rank 0 answers when all have come, and closes on what it does not expect yet. It may have begun to
-                // wait for them just now.
+                // Rank 0 closes on what it does not expect yet. It may have begun to wait for ranks just now. What
+                // answers with other words is somebody else: this rank itself, where rank 0 does not listen yet and the
+                // port is one of those that the system gives to who connects.
                 limit(other, launch.patience + 5);
                 if (::send(other, &greeting, sizeof greeting, MSG_NOSIGNAL) == static_cast<long>(sizeof greeting) &&
-                    recv(other, &answer, 1, MSG_WAITALL) == 1) {
+                    recv(other, &answer, 1, MSG_WAITALL) == 1 && answer == welcome) {
                     limit(other, 0);
                     sockets_[0] = other;
                     freeaddrinfo(found);

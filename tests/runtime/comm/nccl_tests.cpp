@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is asked of NCCL, written down by a stub of it.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
 #include "ranks_test.h"
 
 namespace thunder {
@@ -14,7 +21,9 @@ class NcclTest : public InFolder {
                    " STUB_NCCL_LOG=log.", r, " LD_LIBRARY_PATH=" NCCL_STUB ":$LD_LIBRARY_PATH ", variables,
                    " timeout 30 " PROGRAMS "/nccl_ranks ", what, " > out.", r, "; echo $? > status.", r, " ) & ");
     }
-    static int port() { return 20000 + static_cast<int>(getpid() % 20000); }
+    // Below those that systems give to who connects (from 32768 on): one of these may be anybody's, and is not free for
+    // a minute behind that.
+    static int port() { return 20000 + static_cast<int>(getpid() % 12000); }
     Outcome start(int ranks, const std::string& what, const std::string& variables = "") const {
         std::string command;
         for (int r = 0; r < ranks; ++r) command += rank(r, ranks, what, variables);
@@ -92,6 +101,30 @@ TEST_F(NcclTest, WhoConnectsAndSaysNothingIsNotWaitedFor) {
                   "; do sleep 0.1; done\n", rank(1, 2, "place", ""), "\nwait\nEND\nbash try"));
     EXPECT_EQ(outcome.err, "");
     for (int r = 0; r < 2; ++r) EXPECT_EQ(status(r), 0);
+}
+
+// As a rank that has connected to itself.
+TEST_F(NcclTest, WhoAnswersWithTheRanksOwnWordsIsNotRank0) {
+    const int listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_addr = in6addr_any;
+    address.sin6_port = htons(static_cast<std::uint16_t>(port()));
+    ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(listen(listener, 8), 0);
+    std::thread echo([&] {
+        for (int other = 0; (other = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0; close(other)) {
+            char said = 0;
+            if (recv(other, &said, 1, 0) == 1) send(other, &said, 1, MSG_NOSIGNAL);
+        }
+    });
+    const Outcome outcome = shell(rank(1, 2, "place", "THUNDER_START_TIMEOUT=1") + "wait");
+    shutdown(listener, SHUT_RDWR);
+    echo.join();
+    close(listener);
+    EXPECT_EQ(status(1), 1);
+    EXPECT_NE(outcome.err.find(" within 1 s: it does not expect this rank\n"), std::string::npos) << outcome.err;
 }
 
 TEST_F(NcclTest, RanksThatDoNotComeAreNamed) {
