@@ -133,11 +133,13 @@ void expect_means_of_the_whole_batch(int terms, Mesh mesh) {
 
 class LossTerms : public testing::TestWithParam<int> {};
 
-// In ten tests: all counts from 1 to 30, and ten in each eighty above; with -DTHUNDERC_FULL=ON all
-// to 200 (add_loss_test.cpp has what becomes of each of them); under sanitizers those to 9, and 200.
+// In ten tests: all counts from 1 to 20, 110 and 200; with -DTHUNDERC_FULL=ON all to 200 (add_loss_test.cpp has what
+// becomes of each of them); under sanitizers those to 9, and 200.
 TEST_P(LossTerms, OfAnyNumberAreMeansOfTheWholeBatch) {
     const int first = short_form && GetParam() == 10 ? 200 : GetParam();
-    for (int terms = first; terms <= 200; terms += full_form ? 10 : short_form ? 200 : terms <= 20 ? 10 : 80)
+    for (int terms = first; terms <= 200; terms += full_form || terms <= 10 ? (short_form ? 200 : 10)
+                                                   : GetParam() == 10       ? 90
+                                                                            : 200)
         expect_means_of_the_whole_batch(terms, Mesh{});
 }
 INSTANTIATE_TEST_SUITE_P(Counts, LossTerms, testing::Range(1, 11));
