@@ -48,7 +48,8 @@ struct CompileOptions {
     // optimizer
     std::string optimizer = "adamw";
     // executors, in order; "reference" alone gives the naive program
-    std::vector<std::string> executors = {"products", "attention", "cross_entropy", "embedding", "optimizer", "fused"};
+    std::vector<std::string> executors = {"products",  "convolutions", "attention", "cross_entropy",
+                                          "embedding", "optimizer",    "fused"};
     // Whether functions that users bring are called; else the program has what their patterns or the model's own bodies
     // say, where there is one.
     bool calls_user_functions = true;

@@ -12,9 +12,9 @@
 namespace thunderc {
 
 const std::vector<Executor>& all_executors() {
-    static const std::vector<Executor> all = {products_executor(),  attention_executor(), cross_entropy_executor(),
-                                              embedding_executor(), optimizer_executor(), fused_executor(),
-                                              reference_executor()};
+    static const std::vector<Executor> all = {products_executor(),      convolutions_executor(), attention_executor(),
+                                              cross_entropy_executor(), embedding_executor(),    optimizer_executor(),
+                                              fused_executor(),         reference_executor()};
     return all;
 }
 

@@ -26,6 +26,7 @@ struct Executor {
 
 // One for each file of this folder.
 Executor products_executor();
+Executor convolutions_executor();
 Executor attention_executor();
 Executor cross_entropy_executor();
 Executor embedding_executor();

@@ -8,6 +8,7 @@
 //
 //   products         factors are of one type, the result is of theirs or f32; a residual and pre_activation are of the
 //                    result's type, a bias is of that or f32, its gradient of dy's or f32
+//   convolutions     f32
 //   attention        q, k, v, out, and their gradients are of one type; lse is f32
 //   embedding        y is of the table's type; the table's gradient of dy's, or f32
 //   cross entropy    dlogits are of the type of logits; loss, dloss and lse are f32
@@ -17,6 +18,8 @@
 // All tensors are dense and row-major unless a row stride (ld_…, in elements) is given; 0 stands for "dense". Calls
 // are asynchronous on `stream`; on a CPU the compute stream is the calling thread with its OpenMP team.
 #pragma once
+
+#include <array>
 
 #include "device/types.h"
 
@@ -77,6 +80,54 @@ struct Matmul {
     std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;  // elements between matrices of the batch
 };
 void matmul(const Matmul& call, Stream& stream);
+
+// ---- convolutions ---------------------------------------------------------------------------------------------------
+
+// Depth, height and width, the first ones 1 (before: 0) where there are fewer dimensions.
+using Sizes = std::array<std::int64_t, 3>;
+
+constexpr std::int64_t count(const Sizes& sizes) {
+    return sizes[0] * sizes[1] * sizes[2];
+}
+
+// y[n, m, s] = sum over c, k of x[n, c, s * strides + k * dilations - before] weight[m, c, k], x being 0 beyond its
+// elements: s of `out`, the steps of the window, k of `window`, c the C / groups channels of m's group.
+struct ConvolutionForm {
+    std::int64_t N = 0, C = 0, M = 0, groups = 1;  // images, channels, filters: of all groups
+    Sizes in{}, out{}, window{};
+    Sizes strides{1, 1, 1}, dilations{1, 1, 1}, before{};
+
+    std::int64_t steps() const { return count(out); }
+    // Products in the sum of one element of y.
+    std::int64_t depth() const { return C / groups * count(window); }
+};
+
+struct ConvolutionForward {
+    Output y{};      // (N, M, out)
+    Input x{};       // (N, C, in)
+    Input weight{};  // (M, C / groups, window)
+    ConvolutionForm form{};
+};
+void convolution_forward(const ConvolutionForward& call, Stream& stream);
+
+// dx[n, c, i] = sum over m, s, k with s * strides + k * dilations - before = i of dy[n, m, s] weight[m, c, k].
+struct ConvolutionBackwardInput {
+    Output dx{};     // (N, C, in)
+    Input dy{};      // (N, M, out)
+    Input weight{};  // (M, C / groups, window)
+    ConvolutionForm form{};
+};
+void convolution_backward_input(const ConvolutionBackwardInput& call, Stream& stream);
+
+// dweight[m, c, k] = sum over n, s of dy[n, m, s] x[n, c, s * strides + k * dilations - before].
+struct ConvolutionBackwardWeight {
+    Output dweight{};  // (M, C / groups, window)
+    Input dy{};        // (N, M, out)
+    Input x{};         // (N, C, in)
+    WriteMode mode = WriteMode::overwrite;
+    ConvolutionForm form{};
+};
+void convolution_backward_weight(const ConvolutionBackwardWeight& call, Stream& stream);
 
 // ---- attention: softmax(scale q kᵀ + mask) v, never (T, T) in memory ------------------------------------------------
 

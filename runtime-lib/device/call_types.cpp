@@ -72,6 +72,27 @@ void check_types(const Matmul& call) {
     Types{"matmul"}.product("a", call.a, "b", call.b, "c", call.c);
 }
 
+void check_types(const ConvolutionForward& call) {
+    const Types types{"convolution_forward"};
+    types.is("y", call.y, DType::f32);
+    types.is("x", call.x, DType::f32);
+    types.is("weight", call.weight, DType::f32);
+}
+
+void check_types(const ConvolutionBackwardInput& call) {
+    const Types types{"convolution_backward_input"};
+    types.is("dx", call.dx, DType::f32);
+    types.is("dy", call.dy, DType::f32);
+    types.is("weight", call.weight, DType::f32);
+}
+
+void check_types(const ConvolutionBackwardWeight& call) {
+    const Types types{"convolution_backward_weight"};
+    types.is("dweight", call.dweight, DType::f32);
+    types.is("dy", call.dy, DType::f32);
+    types.is("x", call.x, DType::f32);
+}
+
 void check_types(const AttentionForward& call) {
     const Types types{"attention_forward"};
     types.floating("q", call.q);

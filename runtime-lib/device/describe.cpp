@@ -48,6 +48,16 @@ double product_flops(std::int64_t m, std::int64_t n, std::int64_t k) {
     return 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
 }
 
+std::int64_t size_of_x(const ConvolutionForm& form) {
+    return form.N * form.C * count(form.in);
+}
+std::int64_t size_of_y(const ConvolutionForm& form) {
+    return form.N * form.M * form.steps();
+}
+std::int64_t size_of_weight(const ConvolutionForm& form) {
+    return form.M * form.depth();
+}
+
 template <typename Call>
 double attention_pairs(const Call& call) {
     double keys = static_cast<double>(call.S);
@@ -117,6 +127,48 @@ std::string describe(const Matmul& c) {
 Cost cost_of(const Matmul& c) {
     return {bytes(c.c, c.batch * c.m * c.n) + bytes(c.a, c.batch * c.m * c.k) + bytes(c.b, c.batch * c.k * c.n),
             static_cast<double>(c.batch) * product_flops(c.m, c.n, c.k), arithmetic(c.a)};
+}
+
+std::string describe(const ConvolutionForward& c) {
+    const ConvolutionForm& form = c.form;
+    return TensorList()
+        .add("y", c.y, {form.N, form.M, form.out[0], form.out[1], form.out[2]})
+        .add("x", c.x, {form.N, form.C, form.in[0], form.in[1], form.in[2]})
+        .add("weight", c.weight, {form.M, form.C / form.groups, form.window[0], form.window[1], form.window[2]})
+        .text();
+}
+Cost cost_of(const ConvolutionForward& c) {
+    const ConvolutionForm& form = c.form;
+    return {bytes(c.y, size_of_y(form)) + bytes(c.x, size_of_x(form)) + bytes(c.weight, size_of_weight(form)),
+            product_flops(form.N * form.steps(), form.M, form.depth())};
+}
+
+std::string describe(const ConvolutionBackwardInput& c) {
+    const ConvolutionForm& form = c.form;
+    return TensorList()
+        .add("dx", c.dx, {form.N, form.C, form.in[0], form.in[1], form.in[2]})
+        .add("dy", c.dy, {form.N, form.M, form.out[0], form.out[1], form.out[2]})
+        .add("weight", c.weight, {form.M, form.C / form.groups, form.window[0], form.window[1], form.window[2]})
+        .text();
+}
+Cost cost_of(const ConvolutionBackwardInput& c) {
+    const ConvolutionForm& form = c.form;
+    return {bytes(c.dx, size_of_x(form)) + bytes(c.dy, size_of_y(form)) + bytes(c.weight, size_of_weight(form)),
+            product_flops(form.N * form.steps(), form.M, form.depth())};
+}
+
+std::string describe(const ConvolutionBackwardWeight& c) {
+    const ConvolutionForm& form = c.form;
+    return TensorList()
+        .add("dweight", c.dweight, {form.M, form.C / form.groups, form.window[0], form.window[1], form.window[2]})
+        .add("dy", c.dy, {form.N, form.M, form.out[0], form.out[1], form.out[2]})
+        .add("x", c.x, {form.N, form.C, form.in[0], form.in[1], form.in[2]})
+        .text();
+}
+Cost cost_of(const ConvolutionBackwardWeight& c) {
+    const ConvolutionForm& form = c.form;
+    return {bytes(c.dweight, size_of_weight(form)) + bytes(c.dy, size_of_y(form)) + bytes(c.x, size_of_x(form)),
+            product_flops(form.N * form.steps(), form.M, form.depth())};
 }
 
 std::string describe(const AttentionForward& c) {

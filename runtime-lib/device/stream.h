@@ -166,6 +166,8 @@ class Stream {
     // One provider's cache, null until the provider gives one; the stream deletes it.
     ProviderCache* products() { return products_; }
     void keep_products(ProviderCache* cache) { products_ = cache; }
+    ProviderCache* convolutions() { return convolutions_; }
+    void keep_convolutions(ProviderCache* cache) { convolutions_ = cache; }
 
     Native* native() const { return native_; }
 
@@ -174,7 +176,7 @@ class Stream {
 
     Device& device_;
     Memory workspace_, provider_scratch_;
-    ProviderCache* products_ = nullptr;
+    ProviderCache *products_ = nullptr, *convolutions_ = nullptr;
     Native* native_ = nullptr;
 };
 

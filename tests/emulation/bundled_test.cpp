@@ -13,6 +13,7 @@
 
 #include "comm/nccl/kernels.h"
 #include "device/api.h"
+#include "device/cuda/convolution/convolution.h"
 #include "device/cuda/gemm/epilogue.h"
 #include "device/reference.h"
 #include "runtime/kernels/call_types_cases.h"
@@ -379,6 +380,49 @@ TEST_F(Bundled, ReferenceProducts) {
                 check_reference_product<float, f16>(numbers, ta, tb, add, stream);
                 check_reference_product<f16, f16>(numbers, ta, tb, add, stream);
             }
+}
+
+// What convolutions are beside products, by the definition; of two images, with gaps, padding and elements that no
+// window sees.
+TEST_F(Bundled, RowsOfWhatAWindowSees) {
+    const ConvolutionForm f{.N = 2,
+                            .C = 3,
+                            .in = {2, 7, 6},
+                            .out = {2, 3, 8},
+                            .window = {2, 3, 2},
+                            .strides = {1, 2, 1},
+                            .dilations = {1, 1, 3},
+                            .before = {1, 1, 2}};
+    const std::int64_t places = count(f.window), columns = f.C * places, elements = count(f.in);
+    const std::vector<float> x = random(f.N * f.C * elements), rows = random(f.N * f.steps() * columns);
+    Buffer<float> images("x", x), seen("rows", rows.size()), given("rows", rows), back("x", x.size());
+    see(seen.data(), images.data(), f, f.N, stream);
+    put_back(back.data(), given.data(), f, f.N, stream);
+    std::vector<float> expected(rows.size());
+    std::vector<double> sums(x.size());
+    for (std::int64_t at = 0; at < f.N * f.steps() * columns; ++at) {
+        const std::int64_t row = at / columns, s = row % f.steps(), c = at % columns / places, k = at % places;
+        const Sizes step = {s / (f.out[1] * f.out[2]), s / f.out[2] % f.out[1], s % f.out[2]};
+        const Sizes place = {k / (f.window[1] * f.window[2]), k / f.window[2] % f.window[1], k % f.window[2]};
+        std::int64_t element = row / f.steps() * f.C + c;
+        bool inside = true;
+        for (std::size_t d = 0; d < 3; ++d) {
+            const std::int64_t i = step[d] * f.strides[d] + place[d] * f.dilations[d] - f.before[d];
+            inside = inside && i >= 0 && i < f.in[d];
+            element = element * f.in[d] + i;
+        }
+        if (!inside) continue;
+        expected[static_cast<std::size_t>(at)] = x[static_cast<std::size_t>(element)];
+        sums[static_cast<std::size_t>(element)] += static_cast<double>(rows[static_cast<std::size_t>(at)]);
+    }
+    EXPECT_EQ(seen.values(), expected);
+    expect_close(back.values(), sums, 2e-6, 3, "x");  // sums of up to 12 numbers
+
+    Buffer<float> turned("turned", x.size());
+    turn(turned.data(), images.data(), 2, 14, 18, stream);
+    for (std::int64_t at = 0; at < 2 * 14 * 18; ++at)
+        EXPECT_EQ(turned[static_cast<std::size_t>((at / 252 * 18 + at % 18) * 14 + at / 18 % 14)],
+                  x[static_cast<std::size_t>(at)]);
 }
 
 // Those of the CPU, of which tests/runtime/kernels/random_test.cpp tells more.

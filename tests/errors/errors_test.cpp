@@ -308,10 +308,11 @@ TEST_F(Errors, OfTheCommandLine) {
     for (const char* dim : {"seq", "seq=", "seq=0", "seq=8x", "=8", "seq=9223372036854775808"})
         expect_failure(train + "--dim " + dim,
                        "--dim takes NAME=N, not " + std::string(dim) + "\nhelp: --dim seq=256, for example", 2);
-    expect_failure(train + "--loss cross-entropy --executors onednn",
-                   "there is no executor onednn\nhelp: executors are products, attention, cross_entropy, embedding, "
-                   "optimizer, fused, reference",
-                   2);
+    expect_failure(
+        train + "--loss cross-entropy --executors onednn",
+        "there is no executor onednn\nhelp: executors are products, convolutions, attention, cross_entropy, embedding, "
+        "optimizer, fused, reference",
+        2);
     expect_failure("train " + model, "--out is required" + help, 2);
     expect_failure("train -o out", "model is required" + help, 2);
     expect_failure(train + "two.onnx", "one argument too many: two.onnx" + help, 2);

@@ -13,42 +13,6 @@ namespace {
 
 constexpr std::int64_t most_places = 4096;  // each is an operation of its own
 
-std::int64_t axis_of(std::size_t d) {
-    return static_cast<std::int64_t>(d) + 2;
-}
-
-// Each element along `axis` is followed by step - 1 zeros, but for the last one.
-Value spread(Builder& b, Value v, std::int64_t axis, std::int64_t step) {
-    Dims dims = b.type(v).dims;
-    const auto at = static_cast<std::size_t>(axis);
-    const std::int64_t count = dims[at];
-    if (step == 1 || count <= 1) return v;
-    Dims apart = dims;
-    apart.insert(apart.begin() + axis + 1, 1);
-    Dims low(apart.size(), 0), high = low;
-    high[at + 1] = step - 1;
-    v = b.op("pad", {b.reshape(v, apart)}, {{"low", low}, {"high", high}, {"value", 0.0}});
-    dims[at] = count * step;
-    return b.slice(b.reshape(v, dims), axis, 0, (count - 1) * step + 1);
-}
-
-// Zeros around v, and what is negative cut off.
-Value framed(Builder& b, Value v, const Dims& low, const Dims& high) {
-    Dims more_low = low, more_high = high;
-    for (std::size_t d = 0; d < low.size(); ++d) {
-        const std::int64_t size = b.type(v).dims[d];
-        v = b.slice(v, static_cast<std::int64_t>(d), std::max<std::int64_t>(0, -low[d]),
-                    size - std::max<std::int64_t>(0, -high[d]));
-        more_low[d] = std::max<std::int64_t>(0, low[d]);
-        more_high[d] = std::max<std::int64_t>(0, high[d]);
-    }
-    const auto none = [](const Dims& widths) {
-        return std::all_of(widths.begin(), widths.end(), [](std::int64_t w) { return w == 0; });
-    };
-    if (none(more_low) && none(more_high)) return v;
-    return b.op("pad", {v}, {{"low", more_low}, {"high", more_high}, {"value", 0.0}});
-}
-
 // Halves of what SAME pads; the larger one behind for SAME_UPPER.
 void share_padding(Window& w, std::size_t d, std::int64_t total, bool upper) {
     total = std::max<std::int64_t>(0, total);
@@ -57,19 +21,6 @@ void share_padding(Window& w, std::size_t d, std::int64_t total, bool upper) {
 }
 
 }  // namespace
-
-void Window::for_each_place(const std::function<void(const Dims&)>& f) const {
-    const Dims steps = [&] {
-        Dims out(size.size(), 1);
-        for (std::size_t d = size.size(); d-- > 1;) out[d - 1] = out[d] * size[d];
-        return out;
-    }();
-    for (std::int64_t k = 0; k < places(); ++k) {
-        Dims offsets(size.size());
-        for (std::size_t d = 0; d < size.size(); ++d) offsets[d] = k / steps[d] % size[d] * dilations[d];
-        f(offsets);
-    }
-}
 
 Window window_form(Node& n, const Dims& in, const Dims& size) {
     const std::size_t rank = in.size();
@@ -125,44 +76,6 @@ Window window_of(Node& n, const Dims& in, const Dims& size) {
     return w;
 }
 
-Value padded(Builder& b, Value x, const Window& w, double value) {
-    Dims low(w.rank() + 2, 0), high = low;
-    bool any = false;
-    for (std::size_t d = 0; d < w.rank(); ++d) {
-        low[d + 2] = w.before[d];
-        high[d + 2] = w.behind[d] + w.beyond(d);
-        any = any || low[d + 2] != 0 || high[d + 2] != 0;
-    }
-    return any ? b.op("pad", {x}, {{"low", low}, {"high", high}, {"value", value}}) : x;
-}
-
-Value at_place(Builder& b, Value padded, const Window& w, const Dims& place) {
-    for (std::size_t d = 0; d < w.rank(); ++d)
-        padded = b.slice(padded, axis_of(d), place[d], place[d] + (w.out[d] - 1) * w.strides[d] + 1, w.strides[d]);
-    return padded;
-}
-
-Value folded(Builder& b, Value columns, const Window& w) {
-    const Dims dims = b.type(columns).dims;
-    Value sum;
-    std::int64_t k = 0;
-    w.for_each_place([&](const Dims& place) {
-        Dims part = dims;
-        part.erase(part.begin() + 2);
-        Value v = b.reshape(b.slice(columns, 2, k, k + 1), part);
-        ++k;
-        Dims low(part.size(), 0), high = low;
-        for (std::size_t d = 0; d < w.rank(); ++d) {
-            v = spread(b, v, axis_of(d), w.strides[d]);
-            low[d + 2] = place[d] - w.before[d];
-            high[d + 2] = w.in[d] - low[d + 2] - b.type(v).dims[d + 2];
-        }
-        v = framed(b, v, low, high);
-        sum = sum ? b.add(sum, v) : v;
-    });
-    return sum;
-}
-
 namespace {
 
 struct Convolved {
@@ -210,9 +123,8 @@ Convolved convolved(Node& n, bool transposed) {
     return c;
 }
 
-Dims joined(Dims front, const Dims& behind) {
-    front.insert(front.end(), behind.begin(), behind.end());
-    return front;
+Attributes form_of(const Window& w, const Convolved& c) {
+    return {{"strides", w.strides}, {"dilations", w.dilations}, {"before", w.before}, {"groups", c.groups}};
 }
 
 void output_with_bias(Node& n, Value y, const Convolved& c) {
@@ -226,51 +138,15 @@ void output_with_bias(Node& n, Value y, const Convolved& c) {
 
 }  // namespace
 
-// A product with the columns that the window sees, side by side; where each channel has a filter of its own, a sum of
-// as many terms as the window has places.
 void convolution(Node& n) {
-    Builder& b = n.b();
     const Convolved c = convolved(n, false);
     const Window w = window_of(n, c.in, c.size);
-    const Value x = padded(b, n.input(0), w, 0);
-    const std::int64_t places = w.places(), steps = element_count(w.out);
-    const Dims result = joined({c.batch, c.filters}, w.out);
-    Value y;
-    if (c.groups == c.channels && c.filters == c.channels) {
-        const Value weights = b.reshape(n.input(1), {c.channels, places});
-        Dims column(w.rank() + 2, 1);
-        column[1] = c.channels;
-        std::int64_t k = 0;
-        w.for_each_place([&](const Dims& place) {
-            const Value weight = b.reshape(b.slice(weights, 1, k, k + 1), column);
-            ++k;
-            const Value term = b.mul(at_place(b, x, w, place), weight);
-            y = y ? b.add(y, term) : term;
-        });
-        return output_with_bias(n, y, c);
-    }
-    const std::int64_t depth = c.channels / c.groups;
-    std::vector<Value> seen;
-    w.for_each_place([&](const Dims& place) {
-        seen.push_back(b.reshape(at_place(b, x, w, place), {c.batch, c.groups, depth, 1, steps}));
-    });
-    Value columns = seen.size() == 1 ? seen[0] : b.op("concat", seen, {{"axis", std::int64_t{3}}});
-    const Dims product = {c.batch, c.groups, depth * places, steps};
-    Value weights = b.reshape(n.input(1), {c.groups, c.filters / c.groups, depth * places});
-    if (c.groups == 1) {
-        columns = b.reshape(columns, {c.batch, depth * places, steps});
-        weights = b.reshape(weights, {c.filters, depth * places});
-    } else {
-        columns = b.reshape(columns, product);
-    }
-    y = b.op("matmul", {weights, columns}, {{"transpose_a", false}, {"transpose_b", false}});
-    output_with_bias(n, b.reshape(y, result), c);
+    Attributes form = form_of(w, c);
+    form.set("steps", w.out);
+    output_with_bias(n, n.b().op("convolution", {n.input(0), n.input(1)}, std::move(form)), c);
 }
 
-// Products of each element with the filters, added up where the windows of the convolution that it transposes have
-// their elements.
 void transposed_convolution(Node& n) {
-    Builder& b = n.b();
     const Convolved c = convolved(n, true);
     Window w = window_form(n, c.in, c.size);
     const std::string automatic = padding_of(n);
@@ -295,12 +171,10 @@ void transposed_convolution(Node& n) {
         if (w.in[d] <= 0)
             n.fail("the padding of ConvTranspose leaves nothing of its output", {}, {}, std::to_string(w.in[d]));
     }
-    const std::int64_t depth = c.channels / c.groups, filters = c.filters / c.groups, steps = element_count(c.in);
-    const Value x = b.reshape(n.input(0), {c.batch, c.groups, depth, steps});
-    const Value weights = b.reshape(n.input(1), {c.groups, depth, filters * w.places()});
-    const Value columns = b.op("matmul", {weights, x}, {{"transpose_a", true}, {"transpose_b", false}});
-    const Value apart = b.reshape(columns, joined({c.batch, c.filters, w.places()}, c.in));
-    output_with_bias(n, folded(b, apart, w), c);
+    // Its weight is that of the convolution that it transposes: (C, M / groups, size...).
+    Attributes form = form_of(w, c);
+    form.set("image", w.in);
+    output_with_bias(n, n.b().op("convolution_backward_input", {n.input(0), n.input(1)}, std::move(form)), c);
 }
 
 // (N, C places, steps) → (N, C, image_shape): what windows saw, added up where it came from.

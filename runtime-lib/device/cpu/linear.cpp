@@ -22,17 +22,9 @@ namespace thunder {
 
 namespace {
 
-#ifdef THUNDER_PRODUCTS_ONEDNN
-// Whether the library multiplies.
-bool by_library() {
-    static const bool library = thunder::products_by_library(std::getenv("THUNDER_PRODUCTS"));
-    return library;
-}
-#endif
-
 bool provider_product(const Product& product, Stream& stream) {
 #ifdef THUNDER_PRODUCTS_ONEDNN
-    if (by_library()) return onednn::product(product, stream);
+    if (products_by_library()) return onednn::product(product, stream);
 #endif
     return reference::product(product, stream);
 }
@@ -202,6 +194,15 @@ void apply_epilogue(const Output& c, std::int64_t ld_c, const Input& source, std
     });
 }
 
+void plain_product(const Product& call, Stream& stream) {
+    provider_product(call, stream);
+}
+
+bool products_by_library() {
+    static const bool library = products_by_library(std::getenv("THUNDER_PRODUCTS"));
+    return library;
+}
+
 bool products_by_library(const char* asked) {
 #ifdef THUNDER_PRODUCTS_ONEDNN
     constexpr bool linked = true;
@@ -221,7 +222,7 @@ bool products_by_library(const char* asked) {
 
 std::string products_provider() {
 #ifdef THUNDER_PRODUCTS_ONEDNN
-    if (by_library()) return onednn::version();
+    if (products_by_library()) return onednn::version();
 #endif
     return "plain loops";
 }
@@ -236,8 +237,8 @@ bool native_products(DType narrow, const char* asked) {
     const std::string variable = products_variable(narrow), type = name_of(narrow);
     bool usual = false, possible = asked == nullptr || std::string_view(asked) != "native";
 #ifdef THUNDER_PRODUCTS_ONEDNN
-    usual = by_library() && onednn::has_instructions(narrow);
-    possible = possible || (by_library() && onednn::multiplies(narrow));
+    usual = products_by_library() && onednn::has_instructions(narrow);
+    possible = possible || (products_by_library() && onednn::multiplies(narrow));
 #endif
     if (asked == nullptr) return usual;
     if (const std::string_view way(asked); way != "native" && way != "emulated")

@@ -25,6 +25,12 @@ struct Product {
     std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;       // 0: one matrix for the whole batch
 };
 
+// By the provider: one of f32 without bias, activation and residual.
+void plain_product(const Product& call, Stream& stream);
+
+// Whether the library multiplies, in this process.
+bool products_by_library();
+
 // Its name and version, for the log; and how a narrow type is multiplied.
 std::string products_provider();
 std::string narrow_provider(DType narrow);

@@ -179,6 +179,7 @@ Stream::Stream(Device& device) : device_(device) {}
 Stream::~Stream() {
     delete native_;
     delete products_;
+    delete convolutions_;
 }
 
 void Stream::record(Event& event) {

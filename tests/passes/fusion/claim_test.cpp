@@ -123,8 +123,9 @@ TEST(Claim, AnUnknownExecutorIsAUsageError) {
         FAIL();
     } catch (const UsageError& error) {
         EXPECT_EQ(error.diagnostic().message, "there is no executor prodcts");
-        EXPECT_EQ(error.diagnostic().help,
-                  "executors are products, attention, cross_entropy, embedding, optimizer, fused, reference");
+        EXPECT_EQ(
+            error.diagnostic().help,
+            "executors are products, convolutions, attention, cross_entropy, embedding, optimizer, fused, reference");
     }
 }
 

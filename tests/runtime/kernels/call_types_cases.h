@@ -71,6 +71,9 @@ inline void expect_types(const TypesCase& c, Stream& stream) {
     }
 }
 
+// Four elements of one channel, by one number.
+inline const ConvolutionForm one_filter{.N = 1, .C = 1, .M = 1, .in = {1, 1, 4}, .out = {1, 1, 4}, .window = {1, 1, 1}};
+
 template <template <typename> typename Memory>
 std::vector<TypesCase> types_of_products() {
     using T = Floats<Memory>;
@@ -149,6 +152,30 @@ std::vector<TypesCase> types_of_products() {
              T c(t[0], 6, 0), a(t[1], 8, 1), b(t[2], 12, 1);
              matmul({.c = c, .a = a, .b = b, .m = rows, .n = out, .k = in}, stream);
              c.expect(4, "c of " + t);
+         }},
+        {"convolution_forward",
+         "y, x, weight",
+         {"fff"},
+         [](const std::string& t, Stream& stream) {
+             T y(t[0], 4, 0), x(t[1], 4, 2), weight(t[2], 1, 3);
+             convolution_forward({.y = y, .x = x, .weight = weight, .form = one_filter}, stream);
+             y.expect(6, "y of " + t);
+         }},
+        {"convolution_backward_input",
+         "dx, dy, weight",
+         {"fff"},
+         [](const std::string& t, Stream& stream) {
+             T dx(t[0], 4, 0), dy(t[1], 4, 2), weight(t[2], 1, 3);
+             convolution_backward_input({.dx = dx, .dy = dy, .weight = weight, .form = one_filter}, stream);
+             dx.expect(6, "dx of " + t);
+         }},
+        {"convolution_backward_weight",
+         "dweight, dy, x",
+         {"fff"},
+         [](const std::string& t, Stream& stream) {
+             T dweight(t[0], 1, 0), dy(t[1], 4, 2), x(t[2], 4, 3);
+             convolution_backward_weight({.dweight = dweight, .dy = dy, .x = x, .form = one_filter}, stream);
+             dweight.expect(24, "dweight of " + t);
          }},
     };
 }

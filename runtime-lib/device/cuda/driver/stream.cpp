@@ -186,6 +186,7 @@ Stream::Stream(Device& device) : device_(device), native_(new Native) {}
 Stream::~Stream() {
     if (native_->stream != nullptr) cudaStreamSynchronize(native_->stream);
     delete products_;
+    delete convolutions_;
     cudaStream_t stream = native_->stream;
     delete native_;
     if (stream != nullptr) cudaStreamDestroy(stream);

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions as products by cuBLASLt, of a few images at a time: what the window sees is the rows of a matrix.
+//
+//   rows[(n, s), (c, k)] = x[n, c, s * strides + k * dilations - before]
+//   y = rows weightᵀ,  drows = dy weight,  dweight = dyᵀ rows,  with y and dy by steps: (n, s), m
+#include "device/cuda/convolution/convolution.h"
+
+#include <algorithm>
+
+#include "device/call_types.h"
+#include "device/cuda/driver/call.h"
+#include "device/cuda/gemm/cublaslt.h"
+
+namespace thunder {
+
+namespace {
+
+// Elements of rows that are in memory at once: products of some thousand rows are long enough.
+constexpr std::int64_t elements_at_once = std::int64_t{16} << 20;
+
+// Some images, and the matrices that they become.
+struct Part {
+    std::int64_t images, rows;  // rows: steps of all of them
+    float *seen, *by_steps;     // (rows, channels * window), (rows, M)
+};
+
+// Calls body(part, first image) for all images, a few at a time.
+template <typename Body>
+void in_parts(const ConvolutionForm& f, Stream& stream, Body&& body) {
+    const std::int64_t columns = f.C * count(f.window), steps = f.steps();
+    const std::int64_t most =
+        std::clamp<std::int64_t>(elements_at_once / std::max<std::int64_t>(1, steps * columns), 1, f.N);
+    auto* seen = reinterpret_cast<float*>(
+        stream.workspace(static_cast<std::size_t>(most * steps * (columns + f.M)) * sizeof(float)));
+    for (std::int64_t n = 0; n < f.N; n += most) {
+        const std::int64_t images = std::min(most, f.N - n);
+        body(Part{images, images * steps, seen, seen + most * steps * columns}, n);
+    }
+}
+
+// Calls body(columns of rows, filters) for the offsets of each group.
+template <typename Body>
+void for_each_group(const ConvolutionForm& f, Body&& body) {
+    for (std::int64_t g = 0; g < f.groups; ++g) body(g * f.depth(), g * (f.M / f.groups));
+}
+
+}  // namespace
+
+void convolution_forward(const ConvolutionForward& call, Stream& stream) {
+    issue("convolution_forward", call, stream, [&] {
+        check_types(call);
+        const ConvolutionForm& f = call.form;
+        const auto* x = static_cast<const float*>(call.x.data);
+        const auto* weight = static_cast<const float*>(call.weight.data);
+        auto* y = static_cast<float*>(call.y.data);
+        in_parts(f, stream, [&](const Part& part, std::int64_t n) {
+            see(part.seen, x + n * f.C * count(f.in), f, part.images, stream);
+            for_each_group(f, [&](std::int64_t column, std::int64_t filter) {
+                product({.c = part.by_steps + filter,
+                         .a = static_cast<const float*>(part.seen + column),
+                         .b = weight + filter * f.depth(),
+                         .transpose_b = true,
+                         .m = part.rows,
+                         .n = f.M / f.groups,
+                         .k = f.depth(),
+                         .ld_a = f.C * count(f.window),
+                         .ld_b = f.depth(),
+                         .ld_c = f.M},
+                        stream);
+            });
+            turn(y + n * f.M * f.steps(), part.by_steps, part.images, f.steps(), f.M, stream);
+        });
+    });
+}
+
+void convolution_backward_input(const ConvolutionBackwardInput& call, Stream& stream) {
+    issue("convolution_backward_input", call, stream, [&] {
+        check_types(call);
+        const ConvolutionForm& f = call.form;
+        const auto* dy = static_cast<const float*>(call.dy.data);
+        const auto* weight = static_cast<const float*>(call.weight.data);
+        auto* dx = static_cast<float*>(call.dx.data);
+        in_parts(f, stream, [&](const Part& part, std::int64_t n) {
+            turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps(), stream);
+            for_each_group(f, [&](std::int64_t column, std::int64_t filter) {
+                product({.c = part.seen + column,
+                         .a = static_cast<const float*>(part.by_steps + filter),
+                         .b = weight + filter * f.depth(),
+                         .m = part.rows,
+                         .n = f.depth(),
+                         .k = f.M / f.groups,
+                         .ld_a = f.M,
+                         .ld_b = f.depth(),
+                         .ld_c = f.C * count(f.window)},
+                        stream);
+            });
+            put_back(dx + n * f.C * count(f.in), part.seen, f, part.images, stream);
+        });
+    });
+}
+
+void convolution_backward_weight(const ConvolutionBackwardWeight& call, Stream& stream) {
+    issue("convolution_backward_weight", call, stream, [&] {
+        check_types(call);
+        const ConvolutionForm& f = call.form;
+        const auto* dy = static_cast<const float*>(call.dy.data);
+        const auto* x = static_cast<const float*>(call.x.data);
+        auto* dweight = static_cast<float*>(call.dweight.data);
+        in_parts(f, stream, [&](const Part& part, std::int64_t n) {
+            turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps(), stream);
+            see(part.seen, x + n * f.C * count(f.in), f, part.images, stream);
+            for_each_group(f, [&](std::int64_t column, std::int64_t filter) {
+                float* c = dweight + filter * f.depth();
+                const bool add = n > 0 || call.mode == WriteMode::add;
+                product({.c = c,
+                         .a = static_cast<const float*>(part.by_steps + filter),
+                         .b = static_cast<const float*>(part.seen + column),
+                         .transpose_a = true,
+                         .addend = add ? Input(static_cast<const float*>(c)) : Input(),
+                         .m = f.M / f.groups,
+                         .n = f.depth(),
+                         .k = part.rows,
+                         .ld_a = f.M,
+                         .ld_b = f.C * count(f.window),
+                         .ld_c = f.depth(),
+                         .ld_addend = f.depth()},
+                        stream);
+            });
+        });
+    });
+}
+
+}  // namespace thunder

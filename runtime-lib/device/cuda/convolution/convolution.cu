@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/convolution/convolution.cuh"
+#include "device/cuda/convolution/convolution.h"
+#include "device/cuda/launch.h"
+
+namespace thunder {
+
+namespace {
+
+bundled::WindowForm window_form(const ConvolutionForm& form) {
+    bundled::WindowForm f{form.C, form.steps(), count(form.window), count(form.in), {}, {}, {}, {}, {}, {}};
+    for (std::size_t d = 0; d < 3; ++d) {
+        f.in[d] = form.in[d];
+        f.out[d] = form.out[d];
+        f.window[d] = form.window[d];
+        f.strides[d] = form.strides[d];
+        f.dilations[d] = form.dilations[d];
+        f.before[d] = form.before[d];
+    }
+    return f;
+}
+
+std::int64_t blocks_of(std::int64_t elements) {
+    return (elements + 255) / 256;
+}
+
+}  // namespace
+
+void see(float* rows, const float* x, const ConvolutionForm& form, std::int64_t images, Stream& stream) {
+    launch("convolution_see", bundled::bundled_convolution_see,
+           blocks_of(images * form.steps() * form.C * count(form.window)), 256, stream, rows, x, window_form(form),
+           images);
+}
+
+void put_back(float* x, const float* rows, const ConvolutionForm& form, std::int64_t images, Stream& stream) {
+    launch("convolution_put_back", bundled::bundled_convolution_put_back, blocks_of(images * form.C * count(form.in)),
+           256, stream, x, rows, window_form(form), images);
+}
+
+void turn(float* to, const float* from, std::int64_t images, std::int64_t rows, std::int64_t columns, Stream& stream) {
+    launch("convolution_turn", bundled::bundled_convolution_turn, blocks_of(images * rows * columns), 256, stream, to,
+           from, images, rows, columns);
+}
+
+}  // namespace thunder

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images as rows of what a window sees at each step, and back: a thread for each element that is written.
+#pragma once
+
+#include "device/cuda/kernels/bundled.h"
+
+namespace thunder::bundled {
+
+// ConvolutionForm as kernels take it.
+struct WindowForm {
+    std::int64_t channels, steps, places, elements;  // elements: of a channel
+    std::int64_t in[3], out[3], window[3], strides[3], dilations[3], before[3];
+};
+
+THUNDER_KERNEL(256)
+bundled_convolution_see(Global<float> rows, Global<const float> x, WindowForm f, std::int64_t images) {
+    const std::int64_t at = global_index<256>(), columns = f.channels * f.places;
+    if (at >= images * f.steps * columns) return;
+    const std::int64_t row = at / columns, column = at % columns, image = row / f.steps;
+    std::int64_t step = row % f.steps, place = column % f.places, element = 0, size = 1;
+    bool inside = true;
+    for (int d = 2; d >= 0; --d) {
+        const std::int64_t i = step % f.out[d] * f.strides[d] + place % f.window[d] * f.dilations[d] - f.before[d];
+        inside = inside && i >= 0 && i < f.in[d];
+        element += i * size;
+        step /= f.out[d];
+        place /= f.window[d];
+        size *= f.in[d];
+    }
+    rows[at] = inside ? static_cast<float>(x[(image * f.channels + column / f.places) * f.elements + element]) : 0.0F;
+}
+
+THUNDER_KERNEL(256)
+bundled_convolution_put_back(Global<float> x, Global<const float> rows, WindowForm f, std::int64_t images) {
+    const std::int64_t at = global_index<256>(), columns = f.channels * f.places;
+    if (at >= images * f.channels * f.elements) return;
+    const std::int64_t channel = at / f.elements % f.channels, image = at / f.elements / f.channels;
+    float sum = 0.0F;
+    for (std::int64_t k = 0; k < f.places; ++k) {
+        std::int64_t element = at % f.elements, place = k, step = 0, size = 1;
+        bool seen = true;
+        for (int d = 2; d >= 0; --d) {
+            const std::int64_t from = element % f.in[d] + f.before[d] - place % f.window[d] * f.dilations[d];
+            const std::int64_t s = from / f.strides[d];
+            seen = seen && from >= 0 && s * f.strides[d] == from && s < f.out[d];
+            step += s * size;
+            element /= f.in[d];
+            place /= f.window[d];
+            size *= f.out[d];
+        }
+        if (seen) sum += rows[(image * f.steps + step) * columns + channel * f.places + k];
+    }
+    x[at] = sum;
+}
+
+THUNDER_KERNEL(256)
+bundled_convolution_turn(Global<float> to, Global<const float> from, std::int64_t images, std::int64_t rows,
+                         std::int64_t columns) {
+    const std::int64_t at = global_index<256>();
+    if (at >= images * rows * columns) return;
+    const std::int64_t image = at / (rows * columns), j = at / rows % columns, i = at % rows;
+    to[at] = from[(image * rows + i) * columns + j];
+}
+
+}  // namespace thunder::bundled

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions against the sums of their definition in fp64: of every form, however they are computed.
+#include "check.h"
+#include "device/api.h"
+
+namespace thunder {
+namespace convolution_test {
+
+using testing::expect_close;
+using testing::random;
+
+struct Case {
+    const char* name;
+    ConvolutionForm form;
+};
+
+// Small and large images, few and many channels, one image and more than there are threads, in groups and by channel,
+// with gaps, with strides that leave elements out, with windows that lie in the padding alone, in one to three
+// dimensions.
+const Case cases[] = {
+    {"as torch's defaults", {.N = 5, .C = 3, .M = 7, .in = {1, 9, 11}, .out = {1, 7, 9}, .window = {1, 3, 3}}},
+    {"of whole blocks",
+     {.N = 16, .C = 32, .M = 64, .in = {1, 12, 12}, .out = {1, 12, 12}, .window = {1, 3, 3}, .before = {0, 1, 1}}},
+    {"of a ResNet's stem",
+     {.N = 3,
+      .C = 3,
+      .M = 64,
+      .in = {1, 32, 32},
+      .out = {1, 16, 16},
+      .window = {1, 7, 7},
+      .strides = {1, 2, 2},
+      .before = {0, 3, 3}}},
+    {"of few elements and many filters",
+     {.N = 4, .C = 48, .M = 160, .in = {1, 2, 2}, .out = {1, 2, 2}, .window = {1, 3, 3}, .before = {0, 1, 1}}},
+    {"of patches",
+     {.N = 2, .C = 3, .M = 24, .in = {1, 16, 16}, .out = {1, 4, 4}, .window = {1, 4, 4}, .strides = {1, 4, 4}}},
+    {"of one place", {.N = 9, .C = 40, .M = 24, .in = {1, 10, 6}, .out = {1, 10, 6}, .window = {1, 1, 1}}},
+    {"of one image",
+     {.N = 1, .C = 16, .M = 16, .in = {1, 20, 20}, .out = {1, 20, 20}, .window = {1, 3, 3}, .before = {0, 1, 1}}},
+    {"in groups",
+     {.N = 7,
+      .C = 32,
+      .M = 48,
+      .groups = 2,
+      .in = {1, 10, 10},
+      .out = {1, 10, 10},
+      .window = {1, 3, 3},
+      .before = {0, 1, 1}}},
+    {"in groups of odd sizes",
+     {.N = 4, .C = 6, .M = 9, .groups = 3, .in = {1, 10, 8}, .out = {1, 9, 8}, .window = {1, 2, 1}}},
+    {"by channel",
+     {.N = 6,
+      .C = 24,
+      .M = 24,
+      .groups = 24,
+      .in = {1, 9, 9},
+      .out = {1, 9, 9},
+      .window = {1, 7, 7},
+      .before = {0, 3, 3}}},
+    {"with gaps",
+     {.N = 4,
+      .C = 16,
+      .M = 16,
+      .in = {1, 12, 12},
+      .out = {1, 12, 12},
+      .window = {1, 3, 3},
+      .dilations = {1, 2, 2},
+      .before = {0, 2, 2}}},
+    {"with elements that no window sees",
+     {.N = 4, .C = 16, .M = 40, .in = {1, 9, 10}, .out = {1, 3, 3}, .window = {1, 2, 2}, .strides = {1, 3, 3}}},
+    {"with steps in the padding alone",
+     {.N = 4, .C = 8, .M = 16, .in = {1, 4, 4}, .out = {1, 10, 10}, .window = {1, 2, 2}, .before = {0, 4, 4}}},
+    {"of one dimension",
+     {.N = 4,
+      .C = 20,
+      .M = 16,
+      .in = {1, 1, 50},
+      .out = {1, 1, 25},
+      .window = {1, 1, 5},
+      .strides = {1, 1, 2},
+      .before = {0, 0, 2}}},
+    {"of three dimensions",
+     {.N = 3,
+      .C = 8,
+      .M = 16,
+      .in = {4, 6, 5},
+      .out = {4, 3, 5},
+      .window = {3, 2, 3},
+      .strides = {1, 2, 1},
+      .before = {1, 0, 1}}},
+};
+
+// Calls body(element of x, of the weight, of y) for each product.
+template <typename Body>
+void for_each_product(const ConvolutionForm& f, Body&& body) {
+    const std::int64_t channels = f.C / f.groups, filters = f.M / f.groups;
+    for (std::int64_t n = 0; n < f.N; ++n)
+        for (std::int64_t m = 0; m < f.M; ++m)
+            for (std::int64_t s = 0; s < f.steps(); ++s)
+                for (std::int64_t c = 0; c < channels; ++c)
+                    for (std::int64_t k = 0; k < count(f.window); ++k) {
+                        const Sizes step = {s / (f.out[1] * f.out[2]), s / f.out[2] % f.out[1], s % f.out[2]};
+                        const Sizes place = {k / (f.window[1] * f.window[2]), k / f.window[2] % f.window[1],
+                                             k % f.window[2]};
+                        std::int64_t at = (n * f.C + m / filters * channels + c), inside = 1;
+                        for (std::size_t d = 0; d < 3; ++d) {
+                            const std::int64_t i = step[d] * f.strides[d] + place[d] * f.dilations[d] - f.before[d];
+                            inside = inside != 0 && i >= 0 && i < f.in[d];
+                            at = at * f.in[d] + i;
+                        }
+                        if (inside != 0)
+                            body(at, (m * channels + c) * count(f.window) + k, (n * f.M + m) * f.steps() + s);
+                    }
+}
+
+class Convolution : public ::testing::TestWithParam<Case> {
+  protected:
+    const ConvolutionForm& form = GetParam().form;
+    const std::vector<float> x = random(form.N * form.C * count(form.in), 1);
+    const std::vector<float> weight = random(form.M * form.depth(), 2);
+    const std::vector<float> y = random(form.N * form.M * form.steps(), 3);
+
+    // A sum of n products of normal numbers is of size sqrt(n). Added up one by one it is rounded n times, by up to
+    // 6e-8 of what it is by then: a random walk of deviation 2.4e-8 n. Of some ten thousand sums the worst is five
+    // deviations off, which is 1.2e-7 sqrt(n) of their size.
+    static void expect(const std::vector<float>& got, const std::vector<double>& expected, std::int64_t terms) {
+        const double size = std::sqrt(static_cast<double>(terms));
+        expect_close(got, expected, 1.2e-7 * (size + 4), size + 1, GetParam().name);
+    }
+    template <typename Body>
+    static void with_threads(Body&& body) {
+        for (const int threads : {1, 2, 3}) {
+            Device device(threads);
+            Stream stream(device);
+            for (int again = 0; again < 2; ++again) body(stream);  // what is kept for the next call, too
+        }
+    }
+};
+
+TEST_P(Convolution, Forward) {
+    std::vector<double> expected(y.size());
+    for_each_product(form, [&](std::int64_t i, std::int64_t k, std::int64_t o) {
+        expected[static_cast<std::size_t>(o)] += static_cast<double>(x[static_cast<std::size_t>(i)]) *
+                                                 static_cast<double>(weight[static_cast<std::size_t>(k)]);
+    });
+    with_threads([&](Stream& stream) {
+        std::vector<float> out = y;
+        convolution_forward({.y = out.data(), .x = x.data(), .weight = weight.data(), .form = form}, stream);
+        expect(out, expected, form.depth());
+    });
+}
+
+TEST_P(Convolution, BackwardInput) {
+    std::vector<double> expected(x.size());
+    for_each_product(form, [&](std::int64_t i, std::int64_t k, std::int64_t o) {
+        expected[static_cast<std::size_t>(i)] += static_cast<double>(y[static_cast<std::size_t>(o)]) *
+                                                 static_cast<double>(weight[static_cast<std::size_t>(k)]);
+    });
+    with_threads([&](Stream& stream) {
+        std::vector<float> out = x;
+        convolution_backward_input({.dx = out.data(), .dy = y.data(), .weight = weight.data(), .form = form}, stream);
+        expect(out, expected, form.M / form.groups * count(form.window));
+    });
+}
+
+TEST_P(Convolution, BackwardWeight) {
+    std::vector<double> sums(weight.size());
+    for_each_product(form, [&](std::int64_t i, std::int64_t k, std::int64_t o) {
+        sums[static_cast<std::size_t>(k)] +=
+            static_cast<double>(y[static_cast<std::size_t>(o)]) * static_cast<double>(x[static_cast<std::size_t>(i)]);
+    });
+    for (const WriteMode mode : {WriteMode::overwrite, WriteMode::add}) {
+        std::vector<double> expected = sums;
+        if (mode == WriteMode::add)
+            for (std::size_t k = 0; k < expected.size(); ++k) expected[k] += static_cast<double>(weight[k]);
+        with_threads([&](Stream& stream) {
+            std::vector<float> out = weight;
+            convolution_backward_weight(
+                {.dweight = out.data(), .dy = y.data(), .x = x.data(), .mode = mode, .form = form}, stream);
+            expect(out, expected, form.N * form.steps());
+        });
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, Convolution, ::testing::ValuesIn(cases), [](const auto& info) {
+    std::string name = info.param.name;
+    for (char& c : name)
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+    return name;
+});
+
+}  // namespace convolution_test
+}  // namespace thunder
