@@ -24,9 +24,11 @@ SHAPES = {  # width, layers, heads, width inside the MLP, vocabulary, tied head;
     "llama-110m": (768, 12, (12, 12), 2048, 32000, True, 2, 256),
 }
 
+IMAGES = {"resnet18": 16, "vit-small": 16, "convnext-tiny": 8}  # how many, of (3, 64, 64), with one of 1000 classes each
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("what", choices=["export", "step", "bound"])
-parser.add_argument("name", choices=[*SHAPES, "mlp"])
+parser.add_argument("name", choices=[*SHAPES, *IMAGES, "lstm-512", "mlp"])
 parser.add_argument("folder", nargs="?")
 parser.add_argument("--compile", action="store_true")
 parser.add_argument("--steps", type=int, default=20)
@@ -49,6 +51,38 @@ class Logits(torch.nn.Module):
         return self.model(input_ids, use_cache=False).logits
 
 
+class ImageLogits(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixel_values):
+        return self.model(pixel_values).logits
+
+
+class Sequence(torch.nn.Module):
+    """An LSTM over 64 positions, with a score for each of 256 classes at each."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = torch.nn.LSTM(512, 512, batch_first=True)
+        self.head = torch.nn.Linear(512, 256)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0])
+
+
+def image_model(t):
+    if args.name == "resnet18":
+        return t.ResNetForImageClassification(t.ResNetConfig(
+            embedding_size=64, hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2], layer_type="basic", num_labels=1000))
+    if args.name == "vit-small":
+        return t.ViTForImageClassification(t.ViTConfig(
+            hidden_size=384, num_hidden_layers=12, num_attention_heads=6, intermediate_size=1536, image_size=64, patch_size=8,
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=1000))
+    return t.ConvNextForImageClassification(t.ConvNextConfig(image_size=64, num_labels=1000))
+
+
 def make():
     """The model in training mode, its input, its labels, and the input's name."""
     torch.manual_seed(0)
@@ -56,7 +90,13 @@ def make():
         sizes = (784, 512, 512, 10)
         layers = [m for a, b in zip(sizes, sizes[1:]) for m in (torch.nn.Linear(a, b), torch.nn.ReLU())][:-1]
         return torch.nn.Sequential(*layers), torch.randn(128, 784), torch.randint(10, (128,)), "x"
+    if args.name == "lstm-512":
+        return Sequence().train(), torch.randn(16, 64, 512), torch.randint(256, (16, 64)), "x"
     import transformers
+    if args.name in IMAGES:
+        batch = IMAGES[args.name]
+        return (ImageLogits(image_model(transformers)).train(), torch.randn(batch, 3, 64, 64),
+                torch.randint(1000, (batch,)), "pixel_values")
     width, layers, (heads, kv_heads), inner, vocabulary, tied, batch, positions = SHAPES[args.name]
     config = transformers.LlamaConfig(
         vocab_size=vocabulary, hidden_size=width, intermediate_size=inner, num_hidden_layers=layers,
@@ -87,8 +127,9 @@ def median_ms(run, times):
 def export(model, x, labels, name):
     from safetensors.torch import save_file
     os.makedirs(args.folder, exist_ok=True)
+    # The exporter's optimizer folds batch norms as if they were in eval mode.
     torch.onnx.export(model, (x,), os.path.join(args.folder, "model.onnx"), dynamo=True, external_data=True,
-                      input_names=[name], output_names=["logits"])
+                      input_names=[name], output_names=["logits"], optimize=args.name != "resnet18")
     save_file({f"{name}_0": x, "labels_0": labels}, os.path.join(args.folder, "feed.safetensors"))
 
 

@@ -266,12 +266,9 @@ std::vector<Value> decompose_backward_input(Builder& b, const Op& op) {
     const Convolution c = backward_input_of(b.type(dy), b.type(w), op.attributes);
     if (c.by_channel()) {
         const Value d = b.cast(dy, wide), weight = b.cast(w, wide);
-        Value dx;
-        std::int64_t k = 0;
-        c.window.for_each_place([&](const Dims& place) {
-            const Value term = at_elements(b, b.mul(d, of_channels(b, weight, c, k++)), c.window, place);
-            dx = dx ? b.add(dx, term) : term;
-        });
+        const Type result = Type::tensor(wide, joined({c.batch, c.channels}, c.window.in));
+        const Value dx = summed_at_elements(b, result, c.window,
+                                            [&](std::int64_t k) { return b.mul(d, of_channels(b, weight, c, k)); });
         return {b.cast(dx, dtype)};
     }
     Value columns;
@@ -382,6 +379,9 @@ std::vector<Form> forms() {
         {"three dimensions", {1, 2, 3, 3, 2}, {3, 2, 2, 2, 1}, {2, 3, 2}, {1, 1, 1}, {1, 1, 1}, {0, 1, 0}},
         {"many steps", {2, 2, 9, 8}, {3, 2, 2, 3}, {9, 8}, {1, 1}, {1, 1}, {0, 1}},
         {"some elements are not seen", {2, 2, 9}, {2, 2, 2}, {2}, {3}, {1}, {0}},
+        {"a window larger than the image", {2, 2, 2}, {3, 2, 7}, {2}, {1}, {1}, {3}},
+        {"that of each channel", {2, 2, 2}, {2, 1, 7}, {2}, {1}, {1}, {3}, 2},
+        {"steps in the padding alone", {1, 2, 2}, {2, 2, 2}, {8}, {1}, {1}, {4}},
         {"one place", {3, 4, 2, 2}, {2, 4, 1, 1}, {2, 2}, {1, 1}, {1, 1}, {0, 0}},
     };
 }

@@ -25,13 +25,14 @@ Value spread(Builder& b, Value v, std::int64_t axis, std::int64_t step) {
     return b.slice(b.reshape(v, dims), axis, 0, (count - 1) * step + 1);
 }
 
-// Zeros around v, and what is negative cut off.
+// Zeros around v, and what is negative cut off; none where nothing is left.
 Value framed(Builder& b, Value v, const Dims& low, const Dims& high) {
     Dims more_low = low, more_high = high;
     for (std::size_t d = 0; d < low.size(); ++d) {
-        const std::int64_t size = b.type(v).dims[d];
-        v = b.slice(v, static_cast<std::int64_t>(d), std::max<std::int64_t>(0, -low[d]),
-                    size - std::max<std::int64_t>(0, -high[d]));
+        const std::int64_t begin = std::max<std::int64_t>(0, -low[d]),
+                           end = b.type(v).dims[d] - std::max<std::int64_t>(0, -high[d]);
+        if (begin >= end) return {};
+        v = b.slice(v, static_cast<std::int64_t>(d), begin, end);
         more_low[d] = std::max<std::int64_t>(0, low[d]);
         more_high[d] = std::max<std::int64_t>(0, high[d]);
     }
@@ -40,6 +41,17 @@ Value framed(Builder& b, Value v, const Dims& low, const Dims& high) {
     };
     if (none(more_low) && none(more_high)) return v;
     return b.op("pad", {v}, {{"low", more_low}, {"high", more_high}, {"value", 0.0}});
+}
+
+// What one place sees, (N, C, steps…), where it sees it; none where it sees nothing.
+Value at_elements(Builder& b, Value part, const Window& w, const Dims& place) {
+    Dims low(b.type(part).dims.size(), 0), high = low;
+    for (std::size_t d = 0; d < w.rank(); ++d) {
+        part = spread(b, part, axis_of(d), w.strides[d]);
+        low[d + 2] = place[d] - w.before[d];
+        high[d + 2] = w.in[d] - low[d + 2] - b.type(part).dims[d + 2];
+    }
+    return framed(b, part, low, high);
 }
 
 }  // namespace
@@ -74,27 +86,25 @@ Value at_place(Builder& b, Value padded, const Window& w, const Dims& place) {
     return padded;
 }
 
-Value at_elements(Builder& b, Value part, const Window& w, const Dims& place) {
-    Dims low(b.type(part).dims.size(), 0), high = low;
-    for (std::size_t d = 0; d < w.rank(); ++d) {
-        part = spread(b, part, axis_of(d), w.strides[d]);
-        low[d + 2] = place[d] - w.before[d];
-        high[d + 2] = w.in[d] - low[d + 2] - b.type(part).dims[d + 2];
-    }
-    return framed(b, part, low, high);
-}
-
-Value folded(Builder& b, Value columns, const Window& w) {
-    Dims part = b.type(columns).dims;
-    part.erase(part.begin() + 2);
+Value summed_at_elements(Builder& b, const Type& result, const Window& w,
+                         const std::function<Value(std::int64_t)>& part) {
     Value sum;
     std::int64_t k = 0;
     w.for_each_place([&](const Dims& place) {
-        const Value v = at_elements(b, b.reshape(b.slice(columns, 2, k, k + 1), part), w, place);
-        ++k;
-        sum = sum ? b.add(sum, v) : v;
+        const Value v = at_elements(b, part(k++), w, place);
+        if (v) sum = sum ? b.add(sum, v) : v;
     });
-    return sum;
+    return sum ? sum : b.splat(result, 0);
+}
+
+Value folded(Builder& b, Value columns, const Window& w) {
+    Type result = b.type(columns);
+    Dims part = result.dims;
+    part.erase(part.begin() + 2);
+    result.dims = {part[0], part[1]};
+    result.dims.insert(result.dims.end(), w.in.begin(), w.in.end());
+    return summed_at_elements(b, result, w,
+                              [&](std::int64_t k) { return b.reshape(b.slice(columns, 2, k, k + 1), part); });
 }
 
 }  // namespace thunderc

@@ -35,7 +35,9 @@ Value padded(Builder& b, Value x, const Window& w, double value);
 Value at_place(Builder& b, Value padded, const Window& w, const Dims& place);
 // The other way round: (N, C, places, steps…) added up where the windows have their elements, as (N, C, d…).
 Value folded(Builder& b, Value columns, const Window& w);
-// The same of one place's part, (N, C, steps…).
-Value at_elements(Builder& b, Value part, const Window& w, const Dims& place);
+// The same of parts (N, C, steps…), one for each place, which are made when they are asked for. `result`: the type of
+// the sum.
+Value summed_at_elements(Builder& b, const Type& result, const Window& w,
+                         const std::function<Value(std::int64_t place)>& part);
 
 }  // namespace thunderc

@@ -249,6 +249,8 @@ bool prepare_weight(Plan& plan, Direction direction, const ConvolutionForm& f, c
 Plan plan_of(Direction direction, const ConvolutionForm& f, int threads, const Cache& cache) {
     Plan plan;
     plan.threads = threads;
+    // Threads share images; products of rows they share of one image, too.
+    if (f.N < threads) return plan;
     // Of small images with many channels the weight is what takes time to read, and to bring into another layout.
     if (f.N * f.steps() <= (direction == Direction::weight ? 2 : 1) * f.M / f.groups) return plan;
     const double flops = 2.0 * static_cast<double>(f.N * f.steps() * f.M) * static_cast<double>(f.depth());
