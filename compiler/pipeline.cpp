@@ -38,6 +38,7 @@
 #include "compiler/passes/recognise/place_random.h"
 #include "compiler/passes/simplify/fold_constants.h"
 #include "compiler/passes/simplify/join_pads.h"
+#include "compiler/passes/simplify/join_products.h"
 #include "compiler/passes/simplify/simplify.h"
 #include "compiler/passes/step/add_loss.h"
 #include "compiler/passes/step/compose_function.h"
@@ -172,7 +173,10 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     list.require("compose_step", [o](Module m, Report& r) {
         return compose_step(std::move(m), StepOptions{o.optimizer, o.coded_states()}, r);
     });
-    if (!reference_only(o)) list.add("join_pads", join_pads);  // gradients of the merged products, side by side
+    if (!reference_only(o)) {
+        list.add("join_pads", join_pads);          // gradients of the merged products, side by side
+        list.add("join_products", join_products);  // gradients of weights that are read again and again
+    }
     list.add("sink_accumulation", sink_accumulation);
     list.add("simplify_step", simplify);
     // before epilogues: what they add to a product is of the product's type by then
@@ -215,7 +219,10 @@ std::vector<Pass> function_library(const CompileOptions& o) {
     list.require("remove_stops", remove_stops);  // whether or not there was something to stop
     const std::string name(name_of(o.transform));
     list.require("compose_function", [name](Module m, Report& r) { return compose_function(std::move(m), name, r); });
-    if (!reference_only(o)) list.add("join_pads", join_pads);
+    if (!reference_only(o)) {
+        list.add("join_pads", join_pads);
+        list.add("join_products", join_products);
+    }
     list.add("simplify_function", simplify);
 
     add_emission(list, o);

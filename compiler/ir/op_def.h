@@ -264,6 +264,7 @@ struct OpDef {
     // Operands of floating point in which the first result is linear, each by itself, the others being what they are.
     std::vector<std::size_t> linear_in;
     std::optional<Addend> addend;
+    SumRule sums;
     // Of what a linear layer can apply to its product: what it is called there.
     std::function<std::string(const Attributes&)> activation;
     std::vector<ParameterRole> parameter_roles;  // by operand; those behind are for something else

@@ -97,6 +97,14 @@ struct Addend {
     bool over_steps = false;
 };
 
+// Of an op whose results are sums along axes of its operands, as a matrix product's is along what its factors share: of
+// operands that are parts, side by side along these axes, the results add up to those of the whole. An axis for each
+// operand that has parts; empty: of these operands the results are no such sum.
+struct SummedAxis {
+    std::size_t operand = 0, axis = 0;
+};
+using SumRule = std::function<std::vector<SummedAxis>(const Attributes&, std::span<const Type> operands)>;
+
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
 // What an op takes a parameter for.

@@ -53,6 +53,11 @@ Value add_optional(Builder& b, Value a, Value other) {
     return other ? b.add(a, other) : a;
 }
 
+std::vector<SummedAxis> sums_over_rows(const Attributes&, std::span<const Type> operands) {
+    if (operands.size() != 2 || operands[0].rank() < 2 || operands[1].rank() < 1) return {};
+    return {{0, 0}, {1, 0}};
+}
+
 CallField operand_field(std::string name, std::size_t index, std::string stride_field, std::size_t row_dims) {
     return {std::move(name), CallField::Kind::operand, index, "", std::move(stride_field), row_dims};
 }

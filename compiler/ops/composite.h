@@ -38,6 +38,10 @@ CallField literal_field(std::string name, std::string value);
 void gradient_field(RuntimeCall& call, const Op& op, std::size_t before, std::size_t results);
 std::string float_literal(double value);  // "0.125F"
 
+// Of what gradients of parameters are made of, two operands with the rows of a batch in front, and nothing before: the
+// sum over these.
+std::vector<SummedAxis> sums_over_rows(const Attributes& attributes, std::span<const Type> operands);
+
 // ---- pieces of decompositions ----
 // What the definition calls a value that was just made: the text of kernels calls it the same.
 Value named(Builder& b, Value v, std::string_view name);

@@ -521,6 +521,7 @@ std::vector<OpDef> define_convolution() {
     weight.operand_names = {"dy", "x"};
     weight.in_place = {{0, 2}};
     weight.addend = {.operand = 2, .over_steps = true};
+    weight.sums = sums_over_rows;
 
     for (const Form& form : forms()) {
         forward.samples.push_back(

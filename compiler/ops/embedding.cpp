@@ -142,6 +142,7 @@ OpDef embedding_backward() {
     def.recompute = Recompute::expensive;
     def.in_place = {{0, 2}};
     def.addend = {.operand = 2, .over_steps = true};
+    def.sums = sums_over_rows;
     def.samples = {
         {.name = "sequence",
          .operands = {f32({2, 4, 3}), i64_of({2, 4}, {0, 4, 2, 2, 1, 4, 4, 0})},

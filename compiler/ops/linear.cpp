@@ -533,6 +533,7 @@ std::vector<OpDef> define_linear() {
     weight.result_names = {"dw"};
     weight.in_place_from = backward_weight_before;
     weight.addend = {.operand = backward_weight_before, .over_steps = true};
+    weight.sums = sums_over_rows;
     weight.samples = {
         {.name = "plain", .operands = {f32({2, 3, 5}), f32({2, 3, 4})}},
         {.name = "bias", .operands = {f32({3, 5}), f32({3, 4})}, .attributes = {{"bias", true}}},

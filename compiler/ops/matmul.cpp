@@ -177,6 +177,12 @@ std::vector<OpDef> define_matmul() {
     def.precision = {.kind = Precision::Kind::product, .gradient = true};
     def.recompute = Recompute::expensive;
     def.linear_in = {0, 1};
+    def.sums = [](const Attributes& attributes, std::span<const Type> operands) {
+        if (operands.size() != 2 || operands[0].rank() != 2 || operands[1].rank() != 2)
+            return std::vector<SummedAxis>{};
+        return std::vector<SummedAxis>{{0, attributes.boolean("transpose_a") ? std::size_t{0} : std::size_t{1}},
+                                       {1, attributes.boolean("transpose_b") ? std::size_t{1} : std::size_t{0}}};
+    };
     def.parameter_roles = {ParameterRole::other, ParameterRole::product};
     def.infer = [](const InferInput& in) {
         require_operands(in, 2);

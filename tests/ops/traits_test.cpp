@@ -443,6 +443,43 @@ TEST_P(Traits, Addend) {
     EXPECT_TRUE(any) << "no sample has the operand";
 }
 
+// Two operands of halves, of which one is longer, along the axes.
+TEST_P(Traits, Sums) {
+    const OpDef& def = *GetParam();
+    if (!def.sums) return;
+    bool any = false;
+    for (const Sample& sample : def.samples) {
+        const std::vector<Tensor> x = make_operands(def.name, sample);
+        if (std::any_of(x.begin(), x.end(), is_absent) || x[0].type.dtype == DType::bf16) continue;
+        std::vector<Type> types;
+        for (const Tensor& t : x) types.push_back(t.type);
+        const std::vector<SummedAxis> axes = def.sums(sample.attributes, types);
+        if (axes.empty()) continue;
+        const auto length = [&](const SummedAxis& s) { return x[s.operand].type.dims[s.axis]; };
+        if (length(axes[0]) < 2) continue;
+        const auto part = [&](std::int64_t begin, std::int64_t end) {
+            std::vector<Tensor> operands = x;
+            for (const SummedAxis& s : axes) {
+                EXPECT_EQ(length(s), length(axes[0])) << sample.name;
+                Dims dims = x[s.operand].type.dims;
+                const Dims strides = broadcast_strides(dims, dims);
+                dims[s.axis] = end - begin;
+                operands[s.operand] = Tensor(Type::tensor(x[s.operand].type.dtype, dims));
+                copy_strided(x[s.operand], begin * strides[s.axis], strides, operands[s.operand], 0,
+                             broadcast_strides(dims, dims), dims);
+            }
+            return evaluated(def, sample.attributes, operands);
+        };
+        const std::vector<Tensor> whole = evaluated(def, sample.attributes, x), first = part(0, 1),
+                                  second = part(1, length(axes[0]));
+        ASSERT_EQ(first.size(), whole.size()) << sample.name;
+        for (std::size_t r = 0; r < whole.size(); ++r)
+            EXPECT_TRUE(close(sum(first[r], second[r]), whole[r])) << sample.name << ", result " << r;
+        any = true;
+    }
+    EXPECT_TRUE(any) << "no sample has such a sum";
+}
+
 TEST_P(Traits, Activation) {
     const OpDef& def = *GetParam();
     if (!def.activation) return;
