@@ -121,7 +121,8 @@ class ProductJoiner {
         }
         Rewriter rewriter(f_);
         Builder& b = rewriter.builder();
-        std::set<std::uint32_t> gone;  // values that are terms no more
+        std::set<std::uint32_t> gone;    // old values that are terms no more
+        std::set<std::uint32_t> joined;  // new values that stand for sums, and are called as these were
         for (std::size_t k = 0; k < rewriter.old_ops().size(); ++k) {
             const Op& op = rewriter.old_ops()[k];
             if (others.contains(k)) {
@@ -137,13 +138,16 @@ class ProductJoiner {
                     operands[summed.operand] =
                         b.op("concat", parts, {{"axis", static_cast<std::int64_t>(summed.axis)}});
                 }
-                rewriter.replace(op, b.emit(op.name, operands, op.attributes));
+                const std::vector<Value> results = b.emit(op.name, operands, op.attributes);
+                for (Value v : results) joined.insert(v.index);
+                rewriter.replace(op, results);
             } else if (op.name == "add" &&
                        (gone.contains(op.operands[0].index) || gone.contains(op.operands[1].index))) {
                 const bool both = gone.contains(op.operands[0].index) && gone.contains(op.operands[1].index);
                 const Value left = op.operands[gone.contains(op.operands[0].index) ? 1 : 0];
                 if (both) gone.insert(op.results[0].index);
                 const Value stays = both ? Value{} : rewriter.now(left);
+                if (stays && joined.contains(stays.index)) f_.info(stays).name = f_.info(op.results[0]).name;
                 rewriter.replace(op, std::vector<Value>{stays});
             } else {
                 rewriter.keep(op);
