@@ -31,6 +31,7 @@
 #include "compiler/passes/raise/raise_swiglu.h"
 #include "compiler/passes/raise/use_user_functions.h"
 #include "compiler/passes/recognise/bound_indices.h"
+#include "compiler/passes/recognise/check_outputs.h"
 #include "compiler/passes/recognise/choose_init.h"
 #include "compiler/passes/recognise/freeze_parameters.h"
 #include "compiler/passes/recognise/lift_parameters.h"
@@ -80,6 +81,7 @@ void add_recognition(PassList& list, const CompileOptions& o) {
     });
     list.add("fold_tables", fold_constants);  // again: tables that turned out to be no parameters
     list.add("simplify", simplify_model);     // the transposes that lifting put in front of products cancel
+    list.require("check_outputs", check_outputs);
 
     list.add("raise_norm", raise_norm);
     list.add("raise_embedding", raise_embedding);

@@ -333,16 +333,6 @@ void Importer::import_outputs() {
         module_.main().results.push_back(result);
         module_.main().result_names.push_back(output.name());
     }
-    // An output without elements may stand beside others; alone there is nothing to compute.
-    const std::vector<Value>& results = module_.main().results;
-    const bool empty = std::all_of(results.begin(), results.end(), [this](Value v) { return type(v).elements() == 0; });
-    if (empty && !results.empty()) {
-        Diagnostic d;
-        d.message = fmt::format("the output {} has no elements", module_.main().result_names.front());
-        d.actual = fmt::format("[{}]", to_string(type(results.front()).dims));
-        d.help = "export the model with inputs of a shape for which there is something to compute";
-        throw UserError(std::move(d));
-    }
 }
 
 // ---- nodes ----------------------------------------------------------------------------------------------------------
