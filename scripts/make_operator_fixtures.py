@@ -178,6 +178,11 @@ def cases(opset):
                 for aligned in (0, 1):
                     add("GridSample", [f(2, 2, 3, 4), grid(2, 2, 3, 2)], mode=mode, padding_mode=padding, align_corners=aligned)
         add("GridSample", [f(1, 2, 2, 3, 2), grid(1, 2, 1, 3, 3)])
+        regions = np.array([[0.6, 0.7, 4.1, 3.3], [-2.3, 1.2, 6.4, 4.7], [1.1, 1.4, 1.6, 1.7]], np.float32)
+        for mode in ("avg", "max"):
+            for how in ("half_pixel", "output_half_pixel"):
+                add("RoiAlign", [f(2, 2, 4, 5), regions, Const(1, 0, 1)], mode=mode, coordinate_transformation_mode=how,
+                    output_height=2, output_width=3, sampling_ratio=2, spatial_scale=0.8)
         for op, gates, states in (("RNN", 1, 1), ("GRU", 3, 1), ("LSTM", 4, 2)):
             weights = lambda d: [f(d, gates * 3, 2), f(d, gates * 3, 3)]
             add(op, [f(4, 2, 2), *weights(1)], 1 + states, hidden_size=3)

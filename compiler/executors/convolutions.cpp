@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and their gradients, whose columns never lie in memory as a whole.
+// Convolutions and their gradients, of which the plan has no columns.
 #include "compiler/executors/executor.h"
 #include "compiler/ir/op_def.h"
 

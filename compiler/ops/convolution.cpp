@@ -53,6 +53,18 @@ Convolution convolution_of(const Dims& x, const Dims& w, const Dims& y, const At
     return c;
 }
 
+// What a window can be: of one element and more, moved by one and more.
+void check_window(const Dims& x, const Dims& w, const Dims& y, const Attributes& attributes) {
+    const auto all = [](const Dims& numbers, std::int64_t least) {
+        return std::all_of(numbers.begin(), numbers.end(), [&](std::int64_t v) { return v >= least; });
+    };
+    require(all(x, 1) && all(w, 1) && all(y, 1),
+            fmt::format("x is {}, the weight {}, y {}: nothing to compute", dims_text(x), dims_text(w), dims_text(y)));
+    require(all(attributes.integers("strides"), 1) && all(attributes.integers("dilations"), 1) &&
+                all(attributes.integers("before"), 0),
+            "strides and dilations are 1 and more, and `before` is 0 and more");
+}
+
 void check_form(const Dims& x, const Dims& w, const Dims& y, const Attributes& attributes) {
     const std::size_t rank = x.size();
     require(rank >= 3 && w.size() == rank && y.size() == rank,
@@ -66,6 +78,7 @@ void check_form(const Dims& x, const Dims& w, const Dims& y, const Attributes& a
         require(attributes.integers(name).size() == rank - 2,
                 fmt::format("{} are {}, and there are {} dimensions", name, dims_text(attributes.integers(name)),
                             rank - 2));
+    check_window(x, w, y, attributes);
 }
 
 Attributes form_of(const Attributes& attributes) {
@@ -561,6 +574,16 @@ std::vector<OpDef> define_convolution() {
         {{f32_type({2, 3, 5, 4, 1}), f32_type({4, 3, 3, 2, 1})},
          form.with("steps", {5, 2, 1}),
          "strides are (1,2), and there are 3 dimensions"},
+        {{f32_type({0, 3, 5, 4}), f32_type({4, 3, 3, 2})},
+         steps,
+         "x is (0,3,5,4), the weight (4,3,3,2), y (0,4,5,2): nothing to compute"},
+        {{f32_type({2, 3, 5}), f32_type({4, 3, 3})},
+         {{"strides", Dims{0}},
+          {"dilations", Dims{1}},
+          {"before", Dims{0}},
+          {"groups", std::int64_t{1}},
+          {"steps", Dims{3}}},
+         "strides and dilations are 1 and more, and `before` is 0 and more"},
     };
     input.errors = {{{f32_type({2, 3}), f32_type({3, 2})},
                      form.with("image", {5, 4}),

@@ -167,7 +167,8 @@ std::string describe(const ConvolutionBackwardWeight& c) {
 }
 Cost cost_of(const ConvolutionBackwardWeight& c) {
     const ConvolutionForm& form = c.form;
-    return {bytes(c.dweight, size_of_weight(form)) + bytes(c.dy, size_of_y(form)) + bytes(c.x, size_of_x(form)),
+    return {bytes(c.dweight, size_of_weight(form), c.mode == WriteMode::add ? 2 : 1) + bytes(c.dy, size_of_y(form)) +
+                bytes(c.x, size_of_x(form)),
             product_flops(form.N * form.steps(), form.M, form.depth())};
 }
 

@@ -23,14 +23,14 @@ Value uniform(Node& n) {
 }
 
 // The element type that the attribute names, without one that of the operand.
-DType dtype_of(Node& n) {
+DType dtype_of_drawn(Node& n) {
     const bool like = n.inputs() > 0;
     const std::int64_t wanted = n.integer("dtype", like ? 0 : static_cast<std::int64_t>(onnx::TensorProto::FLOAT));
     return wanted == 0 ? n.type(0).dtype : n.importer().dtype(static_cast<std::int32_t>(wanted), n.proto().op_type());
 }
 
 DType float_dtype_of(Node& n) {
-    const DType dtype = dtype_of(n);
+    const DType dtype = dtype_of_drawn(n);
     if (!is_float(dtype))
         n.fail("what is drawn is no integer", {}, "a type of floating point", std::string(name_of(dtype)));
     return dtype;
@@ -56,7 +56,7 @@ void random_normal(Node& n) {
 void random_bernoulli(Node& n) {
     Builder& b = n.b();
     const Value drawn = uniform(n), p = b.cast(n.input(0), DType::f32);
-    const DType dtype = dtype_of(n);
+    const DType dtype = dtype_of_drawn(n);
     n.output(0, b.cast(b.op("lt", {drawn, p}), dtype));
 }
 

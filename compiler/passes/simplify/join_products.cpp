@@ -41,8 +41,10 @@ class ProductJoiner {
             const Value sum = op.results[0];
             const std::size_t root = root_[sum.index].value_or(k);
             if (op.operands[0] == op.operands[1]) continue;
+            // What is repeated beside a larger term is not what is left where that one goes.
+            if (f_.type(op.operands[0]) != f_.type(sum) || f_.type(op.operands[1]) != f_.type(sum)) continue;
             for (Value v : op.operands)
-                if (uses_.single_user(v) && f_.type(v) == f_.type(sum)) root_[v.index] = root;
+                if (uses_.single_user(v)) root_[v.index] = root;
         }
     }
 
@@ -102,14 +104,14 @@ class ProductJoiner {
                 if (group.products.size() > 1 && pays(group)) groups_.push_back(std::move(group));
     }
 
-    // Putting operands side by side reads and writes them; each product less saves that of its result.
+    // Putting operands side by side reads and writes them; each product but one saves that of its results.
     bool pays(const Group& group) const {
         std::int64_t moved = 0, saved = 0;
-        for (const std::size_t k : group.products) {
+        for (const std::size_t k : group.products)
             for (const SummedAxis& summed : group.axes) moved += f_.type(f_.ops[k].operands[summed.operand]).elements();
-            for (Value v : f_.ops[k].results) saved += f_.type(v).elements();
-        }
-        return moved < saved;
+        for (Value v : f_.ops[group.products[0]].results)
+            if (!unread(v)) saved += f_.type(v).elements();
+        return moved < saved * static_cast<std::int64_t>(group.products.size() - 1);
     }
 
     void rewrite() {

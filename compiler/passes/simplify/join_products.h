@@ -8,8 +8,9 @@
 // That is what the gradient of a weight adds up to that is read again and again: by the time steps of a recurrent
 // layer, or by calls of one layer. Which ops are such sums, and along which axes of their operands, their definitions
 // say (OpDef::sums). Requires that the sum alone reads the products, all results of them in sums of the same ones, and
-// that what is put side by side is smaller than what is no longer added. Other terms of the sum stay. Guarantees the
-// same values, summed in another order. Tests: tests/passes/simplify/join_products_test.cpp
+// that what is put side by side is smaller than what is no longer added. Other terms of the sum stay. Differences,
+// terms that are repeated (broadcast) and batched products are left alone. Guarantees the same values, summed in
+// another order. Tests: tests/passes/simplify/join_products_test.cpp
 #pragma once
 
 #include "compiler/ir/module.h"

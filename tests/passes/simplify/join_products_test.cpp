@@ -58,15 +58,15 @@ TEST(JoinProducts, OfEachForm) {
 // Gradients of a layer that is called twice, with its bias; what else is added stays.
 TEST(JoinProducts, OfALayerThatIsCalledTwice) {
     const std::string text = functions_of(joined(R"(
-func @main(%a: f32[1,3,8], %b: f32[1,3,8], %x: f32[1,3,9], %y: f32[1,3,9], %more: f32[8,9]) -> (%dw, %db) {
+func @main(%a: f32[1,2,8], %b: f32[1,2,8], %x: f32[1,2,9], %y: f32[1,2,9], %more: f32[8,9]) -> (%dw, %db) {
   %dwa, %dba = linear_backward_weight(%a, %x) {bias = true} : f32[8,9], f32[8]
   %s = add(%dwa, %more) : f32[8,9]
   %dwb, %dbb = linear_backward_weight(%b, %y) {bias = true} : f32[8,9], f32[8]
   %dw = add(%s, %dwb) : f32[8,9]
   %db = add(%dba, %dbb) : f32[8]
 })"));
-    expect_line(text, "concat(%a, %b) {axis = 0} : f32[2,3,8]");
-    expect_line(text, "concat(%x, %y) {axis = 0} : f32[2,3,9]");
+    expect_line(text, "concat(%a, %b) {axis = 0} : f32[2,2,8]");
+    expect_line(text, "concat(%x, %y) {axis = 0} : f32[2,2,9]");
     expect_line(text, "%dw = add(%more, ");
     expect_line(text, ", %db = linear_backward_weight(");
     const std::string op = "= linear_backward_weight(";
@@ -75,15 +75,15 @@ func @main(%a: f32[1,3,8], %b: f32[1,3,8], %x: f32[1,3,9], %y: f32[1,3,9], %more
 
 TEST(JoinProducts, OfConvolutionsAndTables) {
     const std::string text = functions_of(joined(R"(
-func @main(%a: f32[1,4,2], %b: f32[2,4,2], %x: f32[1,3,2], %y: f32[2,3,2], %d: f32[2,3], %e: f32[2,3], %i: i64[2], %j: i64[2]) -> (%dw, %dt) {
-  %dwa = convolution_backward_weight(%a, %x) {before = [1], dilations = [1], groups = 1, strides = [1], window = [3]} : f32[4,3,3]
-  %dwb = convolution_backward_weight(%b, %y) {before = [1], dilations = [1], groups = 1, strides = [1], window = [3]} : f32[4,3,3]
-  %dw = add(%dwa, %dwb) : f32[4,3,3]
+func @main(%a: f32[1,8,2], %b: f32[1,8,2], %x: f32[1,3,2], %y: f32[1,3,2], %d: f32[2,3], %e: f32[2,3], %i: i64[2], %j: i64[2]) -> (%dw, %dt) {
+  %dwa = convolution_backward_weight(%a, %x) {before = [1], dilations = [1], groups = 1, strides = [1], window = [3]} : f32[8,3,3]
+  %dwb = convolution_backward_weight(%b, %y) {before = [1], dilations = [1], groups = 1, strides = [1], window = [3]} : f32[8,3,3]
+  %dw = add(%dwa, %dwb) : f32[8,3,3]
   %dta = embedding_backward(%d, %i) {entries = 40} : f32[40,3]
   %dtb = embedding_backward(%e, %j) {entries = 40} : f32[40,3]
   %dt = add(%dta, %dtb) : f32[40,3]
 })"));
-    expect_line(text, "concat(%a, %b) {axis = 0} : f32[3,4,2]");
+    expect_line(text, "concat(%a, %b) {axis = 0} : f32[2,8,2]");
     expect_line(text, "concat(%i, %j) {axis = 0} : i64[4]");
     EXPECT_EQ(text.find("add"), std::string::npos) << text;
 }
@@ -110,6 +110,17 @@ func @main(%a: f32[30,8], %b: f32[30,8], %x: f32[30,6], %y: f32[30,6]) -> (%sum)
   %ax = matmul(%a, %x) {transpose_a = true, transpose_b = false} : f32[8,6]
   %by = matmul(%b, %y) {transpose_a = true, transpose_b = false} : f32[8,6]
   %sum = add(%ax, %by) : f32[8,6]
+})");
+}
+
+TEST(JoinProducts, LeavesWhatIsRepeated) {
+    expect_unchanged(R"(
+func @main(%a: f32[9,2], %b: f32[9,2], %x: f32[2,9], %y: f32[2,9], %p: f32[9], %q: f32[1,9]) -> (%sum) {
+  %ax = matmul(%a, %x) {transpose_a = false, transpose_b = false} : f32[9,9]
+  %s = add(%ax, %p) : f32[9,9]
+  %t = add(%s, %q) : f32[9,9]
+  %by = matmul(%b, %y) {transpose_a = false, transpose_b = false} : f32[9,9]
+  %sum = add(%t, %by) : f32[9,9]
 })");
 }
 

@@ -53,8 +53,9 @@ struct WeightPiece {
 
 struct Plan {
     int threads = 0;
-    std::int64_t images = 0, parts = 0;  // of a part; parts 0: not to be used
-    Compiled part{}, last{};             // last: of what is left, where that is fewer
+    std::int64_t parts = 0;              // 0: not to be used
+    std::int64_t images = 0, large = 0;  // of a part; how many parts have that many, the others one less
+    Compiled part{}, smaller{};
     bool weight_as_it_is = false;
     std::size_t weight_bytes = 0;
     std::vector<WeightPiece> weight{};
@@ -254,20 +255,23 @@ Plan plan_of(Direction direction, const ConvolutionForm& f, int threads, const C
     // Of small images with many channels the weight is what takes time to read, and to bring into another layout.
     if (f.N * f.steps() <= (direction == Direction::weight ? 2 : 1) * f.M / f.groups) return plan;
     const double flops = 2.0 * static_cast<double>(f.N * f.steps() * f.M) * static_cast<double>(f.depth());
+    // A gradient of a weight takes memory for each part.
+    constexpr std::int64_t most_elements = std::int64_t{1} << 24;
     const auto wanted = direction == Direction::weight
-                            ? std::int64_t{threads}
+                            ? std::clamp<std::int64_t>(most_elements / (f.M * f.depth()), 1, threads)
                             : std::max<std::int64_t>(threads, static_cast<std::int64_t>(flops / 4e7));
-    plan.images = (f.N + std::min(wanted, f.N) - 1) / std::min(wanted, f.N);
-    const std::int64_t parts = (f.N + plan.images - 1) / plan.images, left = f.N - (parts - 1) * plan.images;
+    const std::int64_t parts = std::min(wanted, f.N);
+    plan.images = (f.N + parts - 1) / parts;
+    plan.large = f.N - parts * (plan.images - 1);
     plan.part = compile(direction, f, plan.images, cache);
     if (plan.part.primitive == nullptr) return plan;
-    if (left != plan.images) {
-        plan.last = compile(direction, f, left, cache);
-        if (plan.last.primitive == nullptr || dnnl_memory_desc_equal(plan.part.weight, plan.last.weight) == 0)
+    if (plan.large < parts) {
+        plan.smaller = compile(direction, f, plan.images - 1, cache);
+        if (plan.smaller.primitive == nullptr || dnnl_memory_desc_equal(plan.part.weight, plan.smaller.weight) == 0)
             return plan;
     }
     if (!prepare_weight(plan, direction, f, cache)) return plan;
-    for (const Compiled* compiled : {&plan.part, &plan.last})
+    for (const Compiled* compiled : {&plan.part, &plan.smaller})
         plan.scratch = std::max(plan.scratch, compiled->x.bytes + compiled->y.bytes + compiled->scratchpad_bytes);
     plan.parts = parts;
     return plan;
@@ -327,15 +331,16 @@ class Run {
                          note(execute(p.reorder, cache_->queues[static_cast<std::size_t>(thread)], *cache_,
                                       {{DNNL_ARG_FROM, {p.from, from}}, {DNNL_ARG_TO, {p.to, to}}}));
                      });
+        tell();
     }
 
     // All parts; weight(part) is where a part's weight lies, or what it writes of its gradient.
     template <typename Weight>
     void compute(const float* x, const float* y, Weight&& weight) {
         share_pieces(plan_->parts, plan_->threads, [&](std::int64_t piece, int thread) {
-            const std::int64_t first = piece * plan_->images;
-            const bool whole = first + plan_->images <= form_.N;
-            const Compiled& compiled = whole ? plan_->part : plan_->last;
+            const bool whole = piece < plan_->large;
+            const Compiled& compiled = whole ? plan_->part : plan_->smaller;
+            const std::int64_t first = piece * plan_->images - std::max<std::int64_t>(0, piece - plan_->large);
             const auto me = static_cast<std::size_t>(thread);
             std::byte* const mine = scratch_ + me * plan_->scratch;
             const float* own_x = x + first * form_.C * count(form_.in);
@@ -362,10 +367,11 @@ class Run {
             if (compiled.x.result) change(compiled.x, own_x, used_x);
             if (compiled.y.result) change(compiled.y, own_y, used_y);
         });
-        check(failure_.load(std::memory_order_relaxed), "compute a convolution");
+        tell();
     }
 
   private:
+    void tell() { check(failure_.load(std::memory_order_relaxed), "compute a convolution"); }
     // In a piece of a loop, where nothing may be thrown: the first that went wrong is told of behind it.
     void note(dnnl_status_t status) noexcept {
         dnnl_status_t before = dnnl_success;

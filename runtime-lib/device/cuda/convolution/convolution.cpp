@@ -38,12 +38,6 @@ void in_parts(const ConvolutionForm& f, Stream& stream, Body&& body) {
     }
 }
 
-// Calls body(columns of rows, filters) for the offsets of each group.
-template <typename Body>
-void for_each_group(const ConvolutionForm& f, Body&& body) {
-    for (std::int64_t g = 0; g < f.groups; ++g) body(g * f.depth(), g * (f.M / f.groups));
-}
-
 }  // namespace
 
 void convolution_forward(const ConvolutionForward& call, Stream& stream) {
@@ -55,19 +49,21 @@ void convolution_forward(const ConvolutionForward& call, Stream& stream) {
         auto* y = static_cast<float*>(call.y.data);
         in_parts(f, stream, [&](const Part& part, std::int64_t n) {
             see(part.seen, x + n * f.C * count(f.in), f, part.images, stream);
-            for_each_group(f, [&](std::int64_t column, std::int64_t filter) {
-                product({.c = part.by_steps + filter,
-                         .a = static_cast<const float*>(part.seen + column),
-                         .b = weight + filter * f.depth(),
-                         .transpose_b = true,
-                         .m = part.rows,
-                         .n = f.M / f.groups,
-                         .k = f.depth(),
-                         .ld_a = f.C * count(f.window),
-                         .ld_b = f.depth(),
-                         .ld_c = f.M},
-                        stream);
-            });
+            product({.c = part.by_steps,
+                     .a = static_cast<const float*>(part.seen),
+                     .b = weight,
+                     .transpose_b = true,
+                     .batch = f.groups,
+                     .m = part.rows,
+                     .n = f.M / f.groups,
+                     .k = f.depth(),
+                     .ld_a = f.C * count(f.window),
+                     .ld_b = f.depth(),
+                     .ld_c = f.M,
+                     .stride_a = f.depth(),
+                     .stride_b = f.M / f.groups * f.depth(),
+                     .stride_c = f.M / f.groups},
+                    stream);
             turn(y + n * f.M * f.steps(), part.by_steps, part.images, f.steps(), f.M, stream);
         });
     });
@@ -82,18 +78,20 @@ void convolution_backward_input(const ConvolutionBackwardInput& call, Stream& st
         auto* dx = static_cast<float*>(call.dx.data);
         in_parts(f, stream, [&](const Part& part, std::int64_t n) {
             turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps(), stream);
-            for_each_group(f, [&](std::int64_t column, std::int64_t filter) {
-                product({.c = part.seen + column,
-                         .a = static_cast<const float*>(part.by_steps + filter),
-                         .b = weight + filter * f.depth(),
-                         .m = part.rows,
-                         .n = f.depth(),
-                         .k = f.M / f.groups,
-                         .ld_a = f.M,
-                         .ld_b = f.depth(),
-                         .ld_c = f.C * count(f.window)},
-                        stream);
-            });
+            product({.c = part.seen,
+                     .a = static_cast<const float*>(part.by_steps),
+                     .b = weight,
+                     .batch = f.groups,
+                     .m = part.rows,
+                     .n = f.depth(),
+                     .k = f.M / f.groups,
+                     .ld_a = f.M,
+                     .ld_b = f.depth(),
+                     .ld_c = f.C * count(f.window),
+                     .stride_a = f.M / f.groups,
+                     .stride_b = f.M / f.groups * f.depth(),
+                     .stride_c = f.depth()},
+                    stream);
             put_back(dx + n * f.C * count(f.in), part.seen, f, part.images, stream);
         });
     });
@@ -109,23 +107,25 @@ void convolution_backward_weight(const ConvolutionBackwardWeight& call, Stream& 
         in_parts(f, stream, [&](const Part& part, std::int64_t n) {
             turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps(), stream);
             see(part.seen, x + n * f.C * count(f.in), f, part.images, stream);
-            for_each_group(f, [&](std::int64_t column, std::int64_t filter) {
-                float* c = dweight + filter * f.depth();
-                const bool add = n > 0 || call.mode == WriteMode::add;
-                product({.c = c,
-                         .a = static_cast<const float*>(part.by_steps + filter),
-                         .b = static_cast<const float*>(part.seen + column),
-                         .transpose_a = true,
-                         .addend = add ? Input(static_cast<const float*>(c)) : Input(),
-                         .m = f.M / f.groups,
-                         .n = f.depth(),
-                         .k = part.rows,
-                         .ld_a = f.M,
-                         .ld_b = f.C * count(f.window),
-                         .ld_c = f.depth(),
-                         .ld_addend = f.depth()},
-                        stream);
-            });
+            float* c = dweight;
+            const bool add = n > 0 || call.mode == WriteMode::add;
+            product({.c = c,
+                     .a = static_cast<const float*>(part.by_steps),
+                     .b = static_cast<const float*>(part.seen),
+                     .transpose_a = true,
+                     .addend = add ? Input(static_cast<const float*>(c)) : Input(),
+                     .batch = f.groups,
+                     .m = f.M / f.groups,
+                     .n = f.depth(),
+                     .k = part.rows,
+                     .ld_a = f.M,
+                     .ld_b = f.C * count(f.window),
+                     .ld_c = f.depth(),
+                     .ld_addend = f.depth(),
+                     .stride_a = f.M / f.groups,
+                     .stride_b = f.depth(),
+                     .stride_c = f.M / f.groups * f.depth()},
+                    stream);
         });
     });
 }
