@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/convolution/parts.h"
 #include "device/cpu/convolution/providers.h"
 #include "device/cpu/products.h"
 #include "device/parallel.h"
@@ -16,26 +17,6 @@ namespace {
 
 // Elements of rows that are made at once: they are read again from the cache.
 constexpr std::int64_t elements_at_once = std::int64_t{1} << 20;
-
-// Some images, and the matrices that they become.
-struct Part {
-    std::int64_t images, rows;  // rows: steps of all of them
-    float *seen, *by_steps;     // (rows, channels * window), (rows, M)
-};
-
-// Calls body(part, first image) for all images, a few at a time.
-template <typename Body>
-void in_parts(const ConvolutionForm& f, Stream& stream, Body&& body) {
-    const std::int64_t columns = f.C * count(f.window), steps = f.steps();
-    const std::int64_t most =
-        std::clamp<std::int64_t>(elements_at_once / std::max<std::int64_t>(1, steps * columns), 1, f.N);
-    auto* seen = reinterpret_cast<float*>(
-        stream.workspace(static_cast<std::size_t>(most * steps * (columns + f.M)) * sizeof(float)));
-    for (std::int64_t n = 0; n < f.N; n += most) {
-        const std::int64_t images = std::min(most, f.N - n);
-        body(Part{images, images * steps, seen, seen + most * steps * columns}, n);
-    }
-}
 
 // The places of a window that are on elements at a step, of one dimension: [begin, end).
 struct Places {
@@ -118,7 +99,7 @@ void convolution(const ConvolutionForward& call, Stream& stream) {
     const auto* x = static_cast<const float*>(call.x.data);
     const auto* weight = static_cast<const float*>(call.weight.data);
     auto* y = static_cast<float*>(call.y.data);
-    in_parts(f, stream, [&](const Part& part, std::int64_t n) {
+    in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
         see(part, x + n * f.C * count(f.in), f);
         plain_product({.c = part.by_steps,
                        .a = static_cast<const float*>(part.seen),
@@ -144,7 +125,7 @@ void convolution(const ConvolutionBackwardInput& call, Stream& stream) {
     const auto* dy = static_cast<const float*>(call.dy.data);
     const auto* weight = static_cast<const float*>(call.weight.data);
     auto* dx = static_cast<float*>(call.dx.data);
-    in_parts(f, stream, [&](const Part& part, std::int64_t n) {
+    in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
         turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps());
         plain_product({.c = part.seen,
                        .a = static_cast<const float*>(part.by_steps),
@@ -169,7 +150,7 @@ void convolution(const ConvolutionBackwardWeight& call, Stream& stream) {
     const auto* dy = static_cast<const float*>(call.dy.data);
     const auto* x = static_cast<const float*>(call.x.data);
     auto* dweight = static_cast<float*>(call.dweight.data);
-    in_parts(f, stream, [&](const Part& part, std::int64_t n) {
+    in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
         turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps());
         see(part, x + n * f.C * count(f.in), f);
         plain_product({.c = dweight,

@@ -5,9 +5,8 @@
 //   y = rows weightᵀ,  drows = dy weight,  dweight = dyᵀ rows,  with y and dy by steps: (n, s), m
 #include "device/cuda/convolution/convolution.h"
 
-#include <algorithm>
-
 #include "device/call_types.h"
+#include "device/convolution/parts.h"
 #include "device/cuda/driver/call.h"
 #include "device/cuda/gemm/cublaslt.h"
 
@@ -18,26 +17,6 @@ namespace {
 // Elements of rows that are in memory at once: products of some thousand rows are long enough.
 constexpr std::int64_t elements_at_once = std::int64_t{16} << 20;
 
-// Some images, and the matrices that they become.
-struct Part {
-    std::int64_t images, rows;  // rows: steps of all of them
-    float *seen, *by_steps;     // (rows, channels * window), (rows, M)
-};
-
-// Calls body(part, first image) for all images, a few at a time.
-template <typename Body>
-void in_parts(const ConvolutionForm& f, Stream& stream, Body&& body) {
-    const std::int64_t columns = f.C * count(f.window), steps = f.steps();
-    const std::int64_t most =
-        std::clamp<std::int64_t>(elements_at_once / std::max<std::int64_t>(1, steps * columns), 1, f.N);
-    auto* seen = reinterpret_cast<float*>(
-        stream.workspace(static_cast<std::size_t>(most * steps * (columns + f.M)) * sizeof(float)));
-    for (std::int64_t n = 0; n < f.N; n += most) {
-        const std::int64_t images = std::min(most, f.N - n);
-        body(Part{images, images * steps, seen, seen + most * steps * columns}, n);
-    }
-}
-
 }  // namespace
 
 void convolution_forward(const ConvolutionForward& call, Stream& stream) {
@@ -47,7 +26,7 @@ void convolution_forward(const ConvolutionForward& call, Stream& stream) {
         const auto* x = static_cast<const float*>(call.x.data);
         const auto* weight = static_cast<const float*>(call.weight.data);
         auto* y = static_cast<float*>(call.y.data);
-        in_parts(f, stream, [&](const Part& part, std::int64_t n) {
+        in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
             see(part.seen, x + n * f.C * count(f.in), f, part.images, stream);
             product({.c = part.by_steps,
                      .a = static_cast<const float*>(part.seen),
@@ -76,7 +55,7 @@ void convolution_backward_input(const ConvolutionBackwardInput& call, Stream& st
         const auto* dy = static_cast<const float*>(call.dy.data);
         const auto* weight = static_cast<const float*>(call.weight.data);
         auto* dx = static_cast<float*>(call.dx.data);
-        in_parts(f, stream, [&](const Part& part, std::int64_t n) {
+        in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
             turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps(), stream);
             product({.c = part.seen,
                      .a = static_cast<const float*>(part.by_steps),
@@ -104,7 +83,7 @@ void convolution_backward_weight(const ConvolutionBackwardWeight& call, Stream& 
         const auto* dy = static_cast<const float*>(call.dy.data);
         const auto* x = static_cast<const float*>(call.x.data);
         auto* dweight = static_cast<float*>(call.dweight.data);
-        in_parts(f, stream, [&](const Part& part, std::int64_t n) {
+        in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
             turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps(), stream);
             see(part.seen, x + n * f.C * count(f.in), f, part.images, stream);
             float* c = dweight;
