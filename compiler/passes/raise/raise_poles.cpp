@@ -124,6 +124,49 @@ bool is_sum_of_squares(const Definitions& d, Value v) {
     }
 }
 
+// ---- softmax of rows that may read nothing --------------------------------------------------------------------------
+
+struct Guarded {
+    std::size_t place = 0;  // of the softmax among the operands of the select
+    const Op* softmax = nullptr;
+    Matched matched;
+};
+
+// select(guard, 0, softmax(x)), or the other way round, of a guard that is the same along the rows of the softmax; not
+// where x is chosen by that guard already.
+std::optional<Guarded> match_guarded(const Definitions& d, const Op& op) {
+    if (op.name != "select") return std::nullopt;
+    for (std::size_t place : {1, 2}) {
+        Guarded m;
+        m.place = place;
+        m.softmax = d.op(d.uncast(op.operands[place], m.matched), "softmax");
+        if (m.softmax == nullptr || !d.splat(op.operands[3 - place])) continue;
+        const Value x = m.softmax->operands[0];
+        const Dims &rows = d.type(x).dims, &guard = d.type(op.operands[0]).dims;
+        const std::size_t behind = rows.size() - axis_of(*m.softmax, d.type(x));  // 1: the last dimension
+        if (d.type(op.results[0]).dims != rows || (behind <= guard.size() && guard[guard.size() - behind] != 1))
+            continue;
+        if (const Op* chosen = d.op(x, "select"); chosen != nullptr && chosen->operands[0] == op.operands[0]) continue;
+        m.matched.add(m.softmax);
+        m.matched.add(&op);
+        return m;
+    }
+    return std::nullopt;
+}
+
+Value guarded_softmax(const Definitions& d, Rewriter& rewriter, const Op& op, const Guarded& m) {
+    Builder& b = rewriter.builder();
+    const Value guard = rewriter.now(op.operands[0]);
+    const auto select = [&](Value softmax, Value other) {
+        return m.place == 1 ? b.op("select", {guard, softmax, other}) : b.op("select", {guard, other, softmax});
+    };
+    const Value x = m.softmax->operands[0];
+    Value y = select(rewriter.now(x), b.scalar(d.type(x).dtype, 0));
+    y = b.op("softmax", {y}, m.softmax->attributes);
+    y = b.cast(y, d.type(op.results[0]).dtype);
+    return select(y, rewriter.now(op.operands[3 - m.place]));
+}
+
 void raise_poles_in(Function& f, Report& report) {
     Rewriter rewriter(f);
     Definitions d(f, rewriter.old_ops());
@@ -153,6 +196,11 @@ void raise_poles_in(Function& f, Report& report) {
             const Value y = b.op("sqrt", {rewriter.now(op.operands[0])}, {{"flat_at_zero", true}});
             rewriter.replace(op, std::vector<Value>{y});
             report.done("root of squares", where(op.provenance), "its gradient is 0 where all of them are");
+        } else if (const std::optional<Guarded> guarded = match_guarded(d, op)) {
+            const Provenance provenance = guarded->matched.provenance();
+            b.set_provenance(provenance);
+            rewriter.replace(op, std::vector<Value>{guarded_softmax(d, rewriter, op, *guarded)});
+            report.done("softmax of nothing", where(provenance), "rows that are set behind it are 0 before it as well");
         } else {
             rewriter.keep(op);
         }

@@ -113,6 +113,54 @@ func @main(%x: f32[3,4] input "x") -> (%n, %d) {
 )"));
 }
 
+// Rows of -inf alone are set to 0 behind the softmax, by a guard for each row; the other way round, and behind a cast.
+TEST(RaisePoles, SoftmaxOfRowsThatMayReadNothing) {
+    Report report;
+    EXPECT_EQ(after_pass(raise_poles, R"(
+func @main(%x: f32[2,3,4] input "x", %g: bool[3,1] input "g", %h: bool[] input "h") -> (%y, %z) {
+  %zero = constant() {value = <f32[] splat 0>} : f32[]
+  %s = softmax(%x) {axis = 2} : f32[2,3,4] at "head" [Softmax "s"]
+  %y = select(%g, %zero, %s) : f32[2,3,4] at "head" [Where "y"]
+  %none = constant() {value = <f16[] splat 0>} : f16[]
+  %t = softmax(%x) {axis = 1} : f32[2,3,4]
+  %c = cast(%t) {dtype = f16} : f16[2,3,4]
+  %z = select(%h, %c, %none) : f16[2,3,4]
+}
+)",
+                         report),
+              text(R"(
+func @main(%x: f32[2,3,4] input "x", %g: bool[3,1] input "g", %h: bool[] input "h") -> (%y, %z) {
+  %zero = constant() {value = <f32[] splat 0>} : f32[]
+  %nought = constant() {value = <f32[] splat 0>} : f32[]
+  %a = select(%g, %nought, %x) : f32[2,3,4]
+  %s = softmax(%a) {axis = 2} : f32[2,3,4]
+  %y = select(%g, %zero, %s) : f32[2,3,4]
+  %none = constant() {value = <f16[] splat 0>} : f16[]
+  %nothing = constant() {value = <f32[] splat 0>} : f32[]
+  %b = select(%h, %x, %nothing) : f32[2,3,4]
+  %t = softmax(%b) {axis = 1} : f32[2,3,4]
+  %c = cast(%t) {dtype = f16} : f16[2,3,4]
+  %z = select(%h, %c, %none) : f16[2,3,4]
+}
+)"));
+    EXPECT_EQ(notes(report).substr(0, 26), "done softmax of nothing at");
+}
+
+// Guards that differ along a row, and rows that are chosen already.
+TEST(RaisePoles, OtherChoicesOfASoftmaxStay) {
+    constexpr const char* ir = R"(
+func @main(%x: f32[3,4] input "x", %g: bool[3,1] input "g", %h: bool[4] input "h") -> (%y, %z) {
+  %zero = constant() {value = <f32[] splat 0>} : f32[]
+  %s = softmax(%x) {axis = 1} : f32[3,4]
+  %y = select(%h, %zero, %s) : f32[3,4]
+  %a = select(%g, %zero, %x) : f32[3,4]
+  %t = softmax(%a) {axis = 1} : f32[3,4]
+  %z = select(%g, %zero, %t) : f32[3,4]
+}
+)";
+    EXPECT_EQ(after_pass(raise_poles, ir), text(ir));
+}
+
 // Roots of other things, among them what a norm's eps was added to; other limits; other targets; a clip with two
 // bounds.
 TEST(RaisePoles, OtherThingsStay) {
