@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the operators of an export do not tell: where gradients stop, whether the model was in training mode, which
 // input nothing reads. tests/fixtures/modes has one layer between two products, x -> a -> layer -> b -> loss.
+#include <onnx/defs/parser.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "compiler/frontend/onnx/dropped_arguments.h"
@@ -287,6 +290,45 @@ TEST(DroppedArguments, AreRefusedByName) {
                   std::string::npos)
             << error;
     }
+}
+
+// torch goes by the factor where it was given one, also where the operator has the sizes that follow; calls that take
+// a list of factors have them in the operator. What torch.nn.functional.interpolate gives for these squares.
+TEST(DroppedArguments, FactorsOfUpsampling) {
+    const auto upsampled = [](bool by_factor, const std::string& call) {
+        onnx::ModelProto model;
+        const std::string text =
+            std::string("<ir_version: 10, opset_import: [\"\": 20]> g (float[1,1,5] x) => (float[1,1,8] y) { ") +
+            (by_factor
+                 ? "given = Constant<value_floats = [1.0, 1.0, 1.7]>() y = Resize<mode = \"linear\">(x, , given) }"
+                 : "given = Constant<value_ints = [1, 1, 8]>() y = Resize<mode = \"linear\">(x, , , given) }");
+        const auto status = onnx::OnnxParser::Parse(model, text.c_str());
+        EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
+        auto* traced = model.mutable_graph()->mutable_node(1)->add_metadata_props();
+        traced->set_key("pkg.torch.onnx.fx_node");
+        traced->set_value("%y : [num_users=1] = call_function[target=torch.ops.aten.upsample_linear1d." + call +
+                          ", kwargs = {})");
+        const std::filesystem::path path =
+            std::filesystem::temp_directory_path() / ("thunderc-factors-" + std::to_string(::getpid()) + ".onnx");
+        std::ofstream(path, std::ios::binary) << model.SerializeAsString();
+        const Module module = import_model(path, CompileOptions());
+        std::filesystem::remove(path);
+        Tensor x(Type::tensor(DType::f32, {1, 1, 5}));
+        x.f = {0, 1, 4, 9, 16};
+        return evaluate(module, module.main(), std::vector<Tensor>{x}).at(0).f;
+    };
+    const std::vector<double> by_factor = {0,         0.3823529, 0.9705882,  2.6764706,
+                                           4.7352941, 7.6764706, 11.2647059, 15.3823529};
+    const std::vector<double> by_sizes = {0, 0.4375, 1.1875, 3.0625, 5.5625, 8.6875, 12.9375, 16};
+    const auto expect_near = [](const std::vector<double>& got, const std::vector<double>& want) {
+        ASSERT_EQ(got.size(), want.size());
+        // The factor is an f32 in the file: 1.7 is off by 5e-8.
+        for (std::size_t k = 0; k < want.size(); ++k) EXPECT_NEAR(got[k], want[k], 2e-6) << k;
+    };
+    expect_near(upsampled(false, "default](args = (%x, [8], False, 1.7)"), by_factor);
+    expect_near(upsampled(false, "default](args = (%x, [8], False)"), by_sizes);
+    expect_near(upsampled(true, "vec](args = (%x, None, False, [1.7])"), by_factor);
+    expect_near(upsampled(false, "vec](args = (%x, [8], False, None)"), by_sizes);
 }
 
 TEST(DroppedArguments, TheTableIsWhole) {

@@ -42,14 +42,14 @@ constexpr DroppedArgument argument_table[] = {
     {"aten.cross_entropy_loss", 5, "label_smoothing", Fate::read, "", "gives a part of each label to all classes", ""},
     {"aten.avg_pool2d", 6, "divisor_override", Fate::refused, "None", divisor, "multiply the pool's result instead"},
     {"aten.avg_pool3d", 6, "divisor_override", Fate::refused, "None", divisor, "multiply the pool's result instead"},
-    {"aten.upsample_linear1d", 3, "scales", Fate::read, "", scales, ""},
-    {"aten.upsample_bilinear2d", 3, "scales_h", Fate::read, "", scales, ""},
-    {"aten.upsample_bilinear2d", 4, "scales_w", Fate::read, "", scales, ""},
-    {"aten.upsample_bicubic2d", 3, "scales_h", Fate::read, "", scales, ""},
-    {"aten.upsample_bicubic2d", 4, "scales_w", Fate::read, "", scales, ""},
-    {"aten.upsample_trilinear3d", 3, "scales_d", Fate::read, "", scales, ""},
-    {"aten.upsample_trilinear3d", 4, "scales_h", Fate::read, "", scales, ""},
-    {"aten.upsample_trilinear3d", 5, "scales_w", Fate::read, "", scales, ""},
+    {"aten.upsample_linear1d.default", 3, "scales", Fate::read, "", scales, ""},
+    {"aten.upsample_bilinear2d.default", 3, "scales_h", Fate::read, "", scales, ""},
+    {"aten.upsample_bilinear2d.default", 4, "scales_w", Fate::read, "", scales, ""},
+    {"aten.upsample_bicubic2d.default", 3, "scales_h", Fate::read, "", scales, ""},
+    {"aten.upsample_bicubic2d.default", 4, "scales_w", Fate::read, "", scales, ""},
+    {"aten.upsample_trilinear3d.default", 3, "scales_d", Fate::read, "", scales, ""},
+    {"aten.upsample_trilinear3d.default", 4, "scales_h", Fate::read, "", scales, ""},
+    {"aten.upsample_trilinear3d.default", 5, "scales_w", Fate::read, "", scales, ""},
     {"aten.gather", 3, "sparse_grad", Fate::nothing, "", of_storage, ""},
     {"aten.layer_norm", 5, "cudnn_enable", Fate::nothing, "", chooses_kernel, ""},
     {"aten.group_norm", 5, "cudnn_enabled", Fate::nothing, "", chooses_kernel, ""},
@@ -61,6 +61,10 @@ constexpr DroppedArgument argument_table[] = {
     {"aten.sort", 1, "stable", Fate::nothing, "", "decides which of equal numbers comes first", ""},
 };
 
+bool is_of(const DroppedArgument& a, const TracedCall& call) {
+    return a.call == call.target || a.call == without_overload(call.target);
+}
+
 }  // namespace
 
 std::span<const DroppedArgument> dropped_arguments() {
@@ -71,7 +75,7 @@ std::string dropped_argument(const onnx::NodeProto& node, std::string_view name)
     const std::optional<TracedCall> call = traced_call(node);
     if (!call) return "";
     for (const DroppedArgument& a : argument_table)
-        if (a.name == name && a.call == without_overload(call->target)) return call->argument(a.position, name);
+        if (a.name == name && is_of(a, *call)) return call->argument(a.position, name);
     return "";
 }
 
@@ -89,7 +93,7 @@ void refuse_dropped_arguments(const onnx::GraphProto& graph) {
         const std::optional<TracedCall> call = traced_call(node);
         if (!call) continue;
         for (const DroppedArgument& a : argument_table) {
-            if (a.fate != Fate::refused || a.call != without_overload(call->target)) continue;
+            if (a.fate != Fate::refused || !is_of(a, *call)) continue;
             const std::string given = call->argument(a.position, a.name);
             if (given.empty() || given == a.neutral) continue;
             const Provenance from = provenance_of(node);

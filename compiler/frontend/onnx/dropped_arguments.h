@@ -24,7 +24,7 @@ struct DroppedArgument {
         refused,  // unless it says what leaving it out says
         nothing,  // it changes neither values nor gradients
     };
-    std::string_view call;  // without the overload
+    std::string_view call;  // without the overload, but where one has other arguments in these positions
     std::size_t position;
     std::string_view name;
     Fate fate;
