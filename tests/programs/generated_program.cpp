@@ -17,7 +17,8 @@ namespace {
 
 // The batches of a fixture under the names of the graph's inputs: a graph that has its own loss takes the labels of the
 // framework, a graph that ends in logits takes the added loss's, already shifted.
-// With `times` > 1 a step's rows are followed by those of the steps behind it, as many batches as that.
+// With `times` > 1 a step's rows are followed by those of the steps behind it, as many batches as that. A fixture may
+// have fewer batches than steps: a run takes each in turn.
 void write_feed(const fs::path& path, const fs::path& batch, const nlohmann::json& reference, bool own_loss,
                 int times) {
     const thunder::SafetensorsFile file(batch.string());
@@ -31,7 +32,7 @@ void write_feed(const fs::path& path, const fs::path& batch, const nlohmann::jso
     }
     std::vector<thunder::TensorToWrite> tensors;
     std::vector<const thunder::StoredTensor*> stored;
-    const int steps = reference.at("steps").get<int>();
+    const int steps = reference.value("batches", reference.at("steps").get<int>());
     for (int step = 0; step < steps; ++step)
         for (const auto& [input, name] : names) {
             for (int k = 0; k < times; ++k) {

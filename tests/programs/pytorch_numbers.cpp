@@ -62,18 +62,41 @@ std::pair<double, double> distances(const Tensor& got, const Tensor& want, const
     return {std::sqrt(difference), std::sqrt(size)};
 }
 
-void expect_close(const Tensors& got, const Tensors& want, const Tensors* base, double floor, double tolerance) {
+// By the names of parameters; none where the fixture has no such entry.
+std::map<std::string, double> numbers(const nlohmann::json& reference, const char* entry) {
+    return reference.contains(entry) ? reference.at(entry).get<std::map<std::string, double>>()
+                                     : std::map<std::string, double>();
+}
+
+// Of a tensor of `noise` the distance there is allowed.
+void expect_close(const Tensors& got, const Tensors& want, const Tensors* base, double floor, double tolerance,
+                  const std::map<std::string, double>& noise = {}) {
     for (const auto& [name, w] : want) {
         const auto at = got.find(name);
         if (at == got.end()) continue;  // reported before
         EXPECT_EQ(at->second.shape, w.shape) << name;
         if (at->second.shape != w.shape) continue;
         const auto [difference, size] = distances(at->second, w, base == nullptr ? nullptr : &base->at(name));
-        EXPECT_LE(difference, tolerance * std::max(size, floor)) << name << ", whose norm is " << size;
+        const double allowed = noise.contains(name) ? noise.at(name) : tolerance * std::max(size, floor);
+        EXPECT_LE(difference, allowed) << name << ", whose norm is " << size;
     }
 }
 
 }  // namespace
+
+void expect_pytorchs_numbers(const GeneratedProgram& program, const std::string& flags) {
+    ASSERT_TRUE(program.built()) << program.failure();
+    fs::copy_file(program.fixture("params.safetensors"), program.file("params.safetensors"),
+                  fs::copy_options::overwrite_existing);
+    const Outcome outcome =
+        program.train(program.recipe() + " " + flags +
+                      " --log run.jsonl --dump-gradients gradients.safetensors --save after.safetensors");
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    expect_pytorchs_log(program, program.file("run.jsonl"));
+    expect_pytorchs_gradients(program, program.file("gradients.safetensors"));
+    expect_pytorchs_updates(program, program.file("after.safetensors"));
+}
 
 void expect_pytorchs_log(const GeneratedProgram& program, const fs::path& log) {
     const nlohmann::json& reference = program.reference();
@@ -92,12 +115,16 @@ void expect_pytorchs_log(const GeneratedProgram& program, const fs::path& log) {
 }
 
 void expect_pytorchs_gradients(const GeneratedProgram& program, const fs::path& gradients) {
+    const nlohmann::json& reference = program.reference();
     // A tensor whose gradient is nothing but rounding is judged by the size of all gradients.
-    const double floor = 1e-6 * program.reference().at("grad_norm").at(0).get<double>();
-    // What the model moves itself has none.
-    expect_close(unwrapped(read(gradients), program.reference(),
-                           program.reference().value("buffers_updated", nlohmann::json::array())),
-                 read(program.fixture("grads.safetensors")), nullptr, floor, gradient_tolerance);
+    const double norm = reference.at("grad_norm").at(0).get<double>();
+    // What the model moves itself has none, nor has what is frozen.
+    nlohmann::json without = reference.value("buffers_updated", nlohmann::json::array());
+    for (const auto& name : reference.value("frozen", nlohmann::json::array())) without.push_back(name);
+    std::map<std::string, double> noise = numbers(reference, "noise_tensors");
+    for (auto& [name, off] : noise) off = noise_tolerance * norm;
+    expect_close(unwrapped(read(gradients), reference, without), read(program.fixture("grads.safetensors")), nullptr,
+                 1e-6 * norm, gradient_tolerance, noise);
 }
 
 void expect_pytorchs_updates(const GeneratedProgram& program, const fs::path& after, const std::string& buffers) {
@@ -105,7 +132,9 @@ void expect_pytorchs_updates(const GeneratedProgram& program, const fs::path& af
     Tensors want = read(program.fixture("params_after.safetensors"));
     if (!buffers.empty())
         for (auto& [name, tensor] : read(program.fixture(buffers))) want[name] = tensor;
-    expect_close(unwrapped(read(after), program.reference()), want, &before, 0, update_tolerance);
+    std::map<std::string, double> noise = numbers(program.reference(), "update_spread");
+    for (auto& [name, off] : noise) off *= spread_tolerance;
+    expect_close(unwrapped(read(after), program.reference()), want, &before, 0, update_tolerance, noise);
 }
 
 double expect_some_of_pytorchs_gradients(const GeneratedProgram& program, const fs::path& gradients) {

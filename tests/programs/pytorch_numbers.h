@@ -22,9 +22,18 @@ inline constexpr double loss_tolerance = 1e-5;
 inline constexpr double norm_tolerance = 1e-4;
 // Of a parameter's gradient at the first step, in the L2 norm.
 inline constexpr double gradient_tolerance = 1e-4;
+// Of a gradient that is nothing but rounding in PyTorch (a key's bias under softmax): absolute, of the norm of all, of
+// whose size the terms are that cancel each other. PyTorch's own are some 1e-8 of it.
+inline constexpr double noise_tolerance = 1e-6;
 // Of a parameter's whole update, after - before: what single small elements are off by counts as much as what large
 // ones are.
 inline constexpr double update_tolerance = 1e-3;
+// Of an update by such noise: times what PyTorch's own runs in f32 and f64 differ by, since noise is as good as any.
+inline constexpr double spread_tolerance = 10;
+
+// Trains the program on the fixture's batches, from its weights or, by --init in `flags`, from params.safetensors
+// beside it, and holds everything that it writes against the fixture.
+void expect_pytorchs_numbers(const GeneratedProgram& program, const std::string& flags);
 
 void expect_pytorchs_log(const GeneratedProgram& program, const std::filesystem::path& log);
 void expect_pytorchs_gradients(const GeneratedProgram& program, const std::filesystem::path& gradients);

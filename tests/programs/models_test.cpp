@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models of many kinds (tests/fixtures/models) train as PyTorch did for ten steps: loss and gradient norm of each,
+// gradients of the first, parameters and statistics after the last; on one rank, and two of them on two. Programs are
+// compiled quickly, since there are many.
+#include <gtest/gtest.h>
+
+#include "tests/programs/pytorch_numbers.h"
+#include "tests/support/full_form.h"
+
+namespace thunderc::tests {
+namespace models_test {
+
+struct Case {
+    const char *name, *model, *graph, *options;
+    int ranks = 1;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+    return out << c.model << "/" << c.graph << " " << c.options;
+}
+
+const Case cases[] = {
+    {"resnet_eval_noopt", "resnet_eval", "noopt_dyn.logits", "--batch 4"},
+    {"resnet_eval_legacy", "resnet_eval", "legacy.logits", ""},
+    {"resnet_eval_dp2", "resnet_eval", "noopt_dyn.logits", "--batch 2 --dp 2", 2},
+    {"resnet_eval_fsdp2", "resnet_eval", "noopt_dyn.logits", "--batch 2 --fsdp 2", 2},
+    {"resnet_train_noopt", "resnet_train", "noopt.logits", ""},
+    {"resnet_train_legacy", "resnet_train", "legacy.logits", ""},
+    {"convnext_noopt", "convnext", "noopt.logits", ""},
+    {"convnext_legacy", "convnext", "legacy.logits", ""},
+    {"vit_noopt", "vit", "noopt_dyn.logits", "--batch 4"},
+    {"vit_dynamo", "vit", "dynamo_dyn.logits", "--batch 4"},
+    {"vit_legacy", "vit", "legacy.logits", ""},
+    {"vit_dp2", "vit", "noopt_dyn.logits", "--batch 2 --dp 2", 2},
+    {"vit_fsdp2", "vit", "noopt_dyn.logits", "--batch 2 --fsdp 2", 2},
+    {"unet_noopt", "unet", "noopt.loss", ""},
+    {"unet_legacy", "unet", "legacy.loss", ""},
+    {"vae_dynamo", "vae", "dynamo.loss", ""},
+    {"vae_legacy", "vae", "legacy.loss", ""},
+    {"clip_noopt", "clip", "noopt.loss", ""},
+    // A parameter of one number, which TorchScript does not tell from a number of the code.
+    {"clip_legacy", "clip", "legacy.loss", "--trainable ^logit_scale$"},
+    // Its positions are frozen in the model, which no export tells.
+    {"whisper_noopt", "whisper", "noopt.logits", "--freeze embed_positions"},
+    {"whisper_legacy", "whisper", "legacy.logits", "--freeze embed_positions"},
+    {"t5_noopt", "t5", "noopt.loss", ""},
+    {"t5_legacy", "t5", "legacy.loss", ""},
+    {"bert_noopt", "bert", "noopt.logits", ""},
+    {"bert_legacy", "bert", "legacy.logits", ""},
+    // torch.export does not take packed sequences.
+    {"lstm_packed_legacy", "lstm_packed", "legacy.logits", ""},
+    {"lstm_packed_dyn", "lstm_packed", "legacy_dyn.logits", "--batch 4"},
+    {"lstm_masked_noopt", "lstm_masked", "noopt.logits", ""},
+    {"lstm_masked_legacy", "lstm_masked", "legacy.logits", ""},
+    {"gru_noopt", "gru", "noopt.logits", ""},
+    {"gru_legacy", "gru", "legacy.logits", ""},
+    {"gru_cells_dynamo", "gru_cells", "dynamo.loss", ""},
+    {"gru_cells_legacy", "gru_cells", "legacy.loss", ""},
+    {"mamba_noopt", "mamba", "noopt.loss", ""},
+    {"mamba_legacy", "mamba", "legacy.loss", ""},
+    {"mixtral_noopt", "mixtral", "noopt.loss", ""},
+    {"mixtral_dynamo", "mixtral", "dynamo.loss", ""},
+    {"gpt_heads_noopt", "gpt_heads", "noopt.loss", ""},
+    // TorchScript tells buffers by nothing.
+    {"gpt_heads_legacy", "gpt_heads", "legacy.loss", "--constant tril$"},
+    {"transformer_noopt", "transformer", "noopt.loss", ""},
+    {"transformer_legacy", "transformer", "legacy.loss", ""},
+    {"dlrm_dynamo", "dlrm", "dynamo.loss", ""},
+    {"dlrm_legacy", "dlrm", "legacy.loss", ""},
+    {"graph_net_noopt", "graph_net", "noopt.loss", ""},
+    // The exporter's optimizer evaluated the ones and zeros that sums are added to.
+    {"graph_net_dynamo", "graph_net", "dynamo.loss", "--constant ^val_"},
+};
+
+class Models : public testing::TestWithParam<Case> {};
+
+TEST_P(Models, WithPyTorch) {
+    const Case& c = GetParam();
+    const GeneratedProgram program(c.name, std::string("models/") + c.model, c.graph, c.options, "train", c.ranks,
+                                   Cpu::native, Compiled::quickly);
+    // TorchScript's exporter runs the model once, which moves its statistics in the file.
+    expect_pytorchs_numbers(program,
+                            std::string(c.graph).starts_with("legacy") ? "--init params.safetensors" : std::string());
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, Models,
+                         testing::ValuesIn(in_short(cases, {"unet_noopt", "lstm_packed_dyn", "mixtral_dynamo"})),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace models_test
+}  // namespace thunderc::tests
