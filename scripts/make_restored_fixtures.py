@@ -138,6 +138,13 @@ def zero_bias(module):
     return module
 
 
+def moved(module):
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(torch.randn(p.shape))
+    return module
+
+
 def cases():
     """NAME: (model, example): each as it begins, where the optimizer can take something away."""
     x, rows, ids, image = torch.randn(2, T, C), torch.randn(4, C), torch.randint(0, 9, (2, T)), torch.randn(2, C, 5, 5)
@@ -203,6 +210,16 @@ def cases():
         "clamped_twice": (Own(lambda m, x: m.fc(x).clamp(min=m.low).clamp(max=m.high), fc=linear(), low=torch.tensor([-0.2, 0.1, 0.0, -0.1]),
                               high=torch.tensor([0.3, 0.1, 0.2, -0.2])), x),
         "transposed_by_hand": (nn.Sequential(Own(lambda m, x: x @ m.weight.T, weight=torch.randn(3, C)), nn.Linear(3, C)), x),
+        # norms of groups, which are written out: as they begin, with numbers of their own, without weights, called twice; one group
+        "group_norm": (nn.Sequential(nn.Conv2d(C, 4, 3), nn.GroupNorm(2, 4), nn.Conv2d(4, 4, 1), nn.GroupNorm(2, 4)), image),
+        "group_norm_moved": (nn.Sequential(nn.Conv2d(C, 6, 3), moved(nn.GroupNorm(3, 6)), nn.Conv2d(6, 6, 1), moved(nn.GroupNorm(3, 6))), image),
+        "group_norm_plain": (nn.Sequential(nn.Conv2d(C, 4, 3), nn.GroupNorm(2, 4, affine=False)), image),
+        "group_norm_twice": (Own(lambda m, x: m.norm(m.conv(m.norm(x))), norm=moved(nn.GroupNorm(2, C)), conv=nn.Conv2d(C, C, 1)), image),
+        "group_norm_one": (nn.Sequential(nn.Conv2d(C, 4, 3), moved(nn.GroupNorm(1, 4))), image),
+        "group_norm_rows": (nn.Sequential(linear(), moved(nn.GroupNorm(2, C))), rows),
+        # slopes, of channels and one
+        "prelu_channels": (nn.Sequential(nn.Conv2d(C, 4, 3), nn.PReLU(4), nn.Conv2d(4, 4, 1), nn.PReLU(4)), image),
+        "prelu_one": (nn.Sequential(nn.Conv2d(C, 4, 3), nn.PReLU(), nn.Conv2d(4, 4, 1), nn.PReLU()), image),
     }
 
 

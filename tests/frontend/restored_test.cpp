@@ -35,7 +35,6 @@ const std::map<std::string, Expected> expected = {
     {"bilinear", {.rearranged = {"pair.weight"}}},
     {"batch_norm", {.lost = {"1.weight", "1.bias"}}},
     {"batch_norm_zero", {.lost = {"1.weight", "1.bias"}, .unread = {"0.bias"}}},
-    {"prelu", {.lost = {"1.weight"}}},
     {"weight_norm",
      {.unread = {"0.parametrizations.weight.original0", "0.parametrizations.weight.original1"}, .evaluated = true}},
     {"conv_batch_norm", {.lost = {"1.weight", "1.bias"}, .unread = {"0.bias"}}},

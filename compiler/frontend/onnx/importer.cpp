@@ -15,6 +15,7 @@
 #include "compiler/frontend/onnx/model_file.h"
 #include "compiler/frontend/onnx/narrow_integers.h"
 #include "compiler/frontend/onnx/onnx_frontend.h"
+#include "compiler/frontend/onnx/restore_views.h"
 #include "compiler/frontend/onnx/scopes.h"
 #include "compiler/frontend/onnx/training_mode.h"
 #include "compiler/frontend/onnx/unsupported.h"
@@ -112,6 +113,7 @@ Module Importer::run() {
     refuse_training_mode(model_->graph(), traced_, opset(""));
     refuse_dropped_arguments(model_->graph());
     refuse_unsupported(*model_, functions_);
+    restore_views(*model_->mutable_graph(), traced_);
     tie_copies();
     restore_lost();
     refuse_lost_names();

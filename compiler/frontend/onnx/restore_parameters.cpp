@@ -19,14 +19,6 @@ namespace {
 // A damaged file may have the shape of a larger weight, whose data is not read yet.
 constexpr std::int64_t longest_bias = 1 << 26;
 
-// The class of the module that made the call, with its package; "" where not known.
-std::string module_class(const onnx::NodeProto& node) {
-    const std::string* text = metadata(node, "pkg.torch.onnx.class_hierarchy");
-    if (text == nullptr) return "";
-    const std::vector<std::string> classes = parse_string_list(*text);
-    return classes.size() < 2 ? "" : classes[classes.size() - 2];
-}
-
 class Restorer {
   public:
     Restorer(onnx::GraphProto& graph, const TracedProgram& traced, const std::set<std::string>& unmatched)
@@ -76,7 +68,7 @@ class Restorer {
         if (bias == nullptr || weight == nullptr) return;
         const std::optional<std::int64_t> length = bias_length(node, *weight);
         if (!length || *length > longest_bias) return;
-        const std::string owner = module_class(node);
+        const std::string owner = class_of_module(node);
         const bool of_torch = owner.starts_with("torch.nn.modules.");
         // Any shape that broadcasts may be added to a product; the layers that torch and transformers bring add a row.
         if (line->call == "aten.addmm" && !of_torch && owner != "transformers.pytorch_utils.Conv1D") return;

@@ -125,4 +125,11 @@ std::string wrapper_prefix(const onnx::GraphProto& graph) {
     return first == "model" || first == "module" ? first + "." : "";
 }
 
+std::string class_of_module(const onnx::NodeProto& node) {
+    const std::string* text = metadata(node, "pkg.torch.onnx.class_hierarchy");
+    if (text == nullptr) return "";
+    const std::vector<std::string> classes = parse_string_list(*text);
+    return classes.size() < 2 ? "" : classes[classes.size() - 2];
+}
+
 }  // namespace thunderc::onnx_frontend

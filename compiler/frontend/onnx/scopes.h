@@ -28,6 +28,8 @@ std::vector<std::string> parse_string_list(std::string_view text);
 // ("/model/layers.0/self_attn/q_proj/MatMul"). Paths are as the exporter writes them: with a wrapper's prefix, if there
 // is one.
 Provenance provenance_of(const onnx::NodeProto& node);
+// The class of the module that made the call, with its package; "" where not known.
+std::string class_of_module(const onnx::NodeProto& node);
 // Where the node stands, for messages: its module, or itself where it stands in none.
 std::string place_of(const onnx::NodeProto& node);
 

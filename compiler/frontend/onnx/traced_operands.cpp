@@ -20,6 +20,11 @@ constexpr Operand operands[] = {
     {"aten.addmm", "Add", any_operand, 0},
     {"aten.layer_norm", "LayerNormalization", 1, 2},
     {"aten.layer_norm", "LayerNormalization", 2, 3},
+    {"aten.group_norm", "InstanceNormalization", 1, made_up},
+    {"aten.group_norm", "InstanceNormalization", 2, made_up},
+    {"aten.group_norm", "Mul", any_operand, 2},
+    {"aten.group_norm", "Add", any_operand, 3},
+    {"aten.prelu", "PRelu", 1, 1},
     {"aten.embedding", "Gather", 0, 0},
     {"aten.index_select", "Gather", 0, 0},
     {"aten.index", "GatherND", 0, 0},
@@ -126,6 +131,7 @@ TracedOperand traced_operand(const onnx::NodeProto& node, int k, const TracedPro
     for (const Operand& o : operands) {
         if (o.call != without_overload(call->target) || o.op != node.op_type()) continue;
         if (o.operand != k && o.operand != any_operand) continue;
+        if (o.argument == made_up) return {nullptr, true, false};
         const auto at = static_cast<std::size_t>(o.argument);
         if (at >= call->arguments.size()) return {nullptr, call->keywords.empty(), false};
         if (call->arguments[at] == "None") return {nullptr, true, false};

@@ -13,6 +13,7 @@
 namespace thunderc::onnx_frontend {
 
 constexpr int any_operand = -1;  // the initializer among the operands
+constexpr int made_up = -1;      // no argument: the exporter makes the operand, of shapes alone
 struct Operand {
     std::string_view call;  // without the overload
     std::string_view op;
