@@ -38,12 +38,19 @@ def keep_of_node(node, kept=lambda key, value: key in KEPT):
     node.doc_string = ""
 
 
+def keep_of_graph(graph, keys):
+    left = [(p.key, p.value) for p in graph.metadata_props if p.key in keys]
+    del graph.metadata_props[:]
+    for key, value in left:
+        graph.metadata_props.add(key=key, value=value)
+
+
 def trim_nodes(path):
-    """Takes from a file what its exporter tells of the graph, and of nodes all but modules and parameters."""
+    """Takes from a file what its exporter tells of itself, and of nodes all but modules and traced calls."""
     model = onnx.load(path)
     for node in model.graph.node:
         keep_of_node(node)
-    del model.graph.metadata_props[:]
+    del model.metadata_props[:]
     onnx.save(model, path)
 
 
@@ -63,10 +70,7 @@ def trim(path, kept=lambda key, value: key in KEPT and (key != TRACED or "%p_" i
         del value.metadata_props[:]
         value.doc_string = ""
     del model.graph.value_info[:]
-    left = [(p.key, p.value) for p in model.graph.metadata_props if p.key in of_graph]
-    del model.graph.metadata_props[:]
-    for key, value in left:
-        model.graph.metadata_props.add(key=key, value=value)
+    keep_of_graph(model.graph, of_graph)
     del model.metadata_props[:]
     model.doc_string = ""
     model.producer_version = ""
@@ -79,7 +83,7 @@ def save_tensors(folder, **files):
         save_file({k: v.detach().contiguous() for k, v in tensors.items()}, os.path.join(folder, what + ".safetensors"))
 
 
-def save_reference(folder, **values):
-    """reference.json, in the order that is given."""
+def save_reference(folder, values):
+    """reference.json: what a run of PyTorch gave, and what tests have to know of it."""
     with open(os.path.join(folder, "reference.json"), "w") as f:
         json.dump(values, f, indent=1)

@@ -8,18 +8,14 @@ The files are those of make_fixtures.py; the running statistics are among the pa
 six images each: a batch norm has the statistics of one of these, and moves its running ones in each. buffers_of_first and
 buffers_of_average are what two ranks with a micro-step each come to, the first of them and their mean.
 """
-import argparse, copy, json, os, warnings
+import argparse, copy, os, warnings
 
-import onnx
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
-PINNED = "2.13.0"
-KEPT = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.fx_node")
+from fixture_files import OPTIMIZER, PINNED, adamw, check_versions, norm_of_gradients, save_reference, save_tensors, trim_nodes
+
 STEPS, MICRO_STEPS, BATCH, CHANNELS, SIZE, CLASSES, LAYERS = 5, 2, 6, 4, 5, 5, 3
-OPTIMIZER = {"name": "AdamW", "lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "decay_all": True,
-             "clip": None, "schedule": "constant"}
 
 
 class Block(torch.nn.Module):
@@ -64,8 +60,7 @@ def state(model):
 
 def train(model, batch, dtype):
     model = copy.deepcopy(model).to(dtype)
-    o = OPTIMIZER
-    optimizer = torch.optim.AdamW(model.parameters(), lr=o["lr"], betas=o["betas"], eps=o["eps"], weight_decay=o["weight_decay"])
+    optimizer = adamw(model.parameters())
     losses, norms, grads = [], [], {}
     for k in range(STEPS):
         optimizer.zero_grad()
@@ -76,7 +71,7 @@ def train(model, batch, dtype):
             loss.backward()
             total += loss.item()
         grads = grads or {n: p.grad.detach().clone() for n, p in model.named_parameters()}
-        norms.append(float(torch.sqrt(sum((p.grad.double() ** 2).sum() for p in model.parameters()))))
+        norms.append(norm_of_gradients(model.parameters()))
         losses.append(total)
         optimizer.step()
     return losses, norms, grads, state(model)
@@ -85,8 +80,7 @@ def train(model, batch, dtype):
 def train_on_ranks(model, batch):
     """Two ranks with a micro-step each: the statistics of each, after the last step. Gradients are summed, so parameters are the same."""
     ranks = [copy.deepcopy(model) for _ in range(MICRO_STEPS)]
-    o = OPTIMIZER
-    optimizers = [torch.optim.AdamW(r.parameters(), lr=o["lr"], betas=o["betas"], eps=o["eps"], weight_decay=o["weight_decay"]) for r in ranks]
+    optimizers = [adamw(r.parameters()) for r in ranks]
     for k in range(STEPS):
         for r, rank in enumerate(ranks):
             optimizers[r].zero_grad()
@@ -112,23 +106,14 @@ def export(model, path, dynamic=None):
             torch.onnx.export(model, (image,), path, input_names=["image"], output_names=["logits"], opset_version=20, dynamo=True,
                               optimize=False, external_data=False, verbose=False,
                               dynamic_shapes=({0: torch.export.Dim("batch", min=2)},) if dynamic else None)
-    graph = onnx.load(path)
-    for node in graph.graph.node:
-        kept = [(p.key, p.value) for p in node.metadata_props if p.key in KEPT]
-        del node.metadata_props[:]
-        for key, value in kept:
-            node.metadata_props.add(key=key, value=value)
-        node.doc_string = ""
-    del graph.metadata_props[:]
-    onnx.save(graph, path)
+    trim_nodes(path)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", default="tests/fixtures")
     folder = os.path.join(parser.parse_args().out, "batch_norm")
-    found = torch.__version__.split("+")[0]
-    assert found == PINNED, f"torch {PINNED} expected, {found} found"
+    check_versions(torch)
     os.makedirs(folder, exist_ok=True)
     torch.manual_seed(0)
     model = Model().train()
@@ -144,16 +129,14 @@ def main():
     params, buffers = state(model), [n for n, b in model.named_buffers() if b.is_floating_point()]
     losses, norms, grads, after = train(model, batch, torch.float32)
     losses64, norms64, _, _ = train(model, batch, torch.float64)
-    for what, tensors in {"params": params, "grads": grads, "params_after": after, "batch": batch}.items():
-        save_file({k: v.contiguous() for k, v in tensors.items()}, f"{folder}/{what}.safetensors")
+    save_tensors(folder, params=params, grads=grads, params_after=after, batch=batch)
     first, second = train_on_ranks(model, batch)
-    save_file(first, f"{folder}/buffers_of_first.safetensors")
-    save_file({n: (v + second[n]) / 2 for n, v in first.items()}, f"{folder}/buffers_of_average.safetensors")
-    json.dump({"name": "batch_norm", "torch": found, "prefix": "model.", "steps": STEPS, "inputs": ["image"],
+    save_tensors(folder, buffers_of_first=first, buffers_of_average={n: (v + second[n]) / 2 for n, v in first.items()})
+    save_reference(folder, {"name": "batch_norm", "torch": PINNED["torch"], "prefix": "model.", "steps": STEPS, "inputs": ["image"],
                "loss_graph_inputs": {"image": "image"}, "loss_kind": "cross_entropy", "ignore_index": -100, "optimizer": OPTIMIZER,
                "tied": {}, "frozen": [], "buffers_updated": buffers, "noise_tensors": {},
                "parameters": {n: list(p.shape) for n, p in params.items()}, "loss": losses, "grad_norm": norms, "loss64": losses64,
-               "grad_norm64": norms64}, open(f"{folder}/reference.json", "w"), indent=1)
+               "grad_norm64": norms64})
     export(Logits(model), f"{folder}/dyn.logits.onnx", dynamic=True)
     export(Logits(model), f"{folder}/noopt.logits.onnx", dynamic=False)
     export(Logits(copy.deepcopy(model)), f"{folder}/legacy.logits.onnx")  # runs the model, which moves its statistics

@@ -7,21 +7,17 @@
 The files are those of make_fixtures.py. PyTorch's own dropout draws other numbers than a program does: what is recorded is trained with
 masks that are drawn here, by Philox as Salmon et al. define it, and multiplied by. What is exported are PyTorch's own layers.
 """
-import argparse, copy, json, os, warnings
+import argparse, copy, os, warnings
 
 import numpy as np
-import onnx
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
-PINNED = "2.13.0"
-KEPT = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.fx_node")
+from fixture_files import OPTIMIZER, PINNED, adamw, check_versions, norm_of_gradients, save_reference, save_tensors, trim_nodes
+
 STEPS, BATCH, SEQ, VOCABULARY, WIDTH, HEADS, LAYERS = 5, 2, 8, 48, 16, 2, 2
 EMBEDDING_RATE, ATTENTION_RATE, LAYER_RATE = 0.1, 0.25, 0.2
 SEED = 0  # a program's own default
-OPTIMIZER = {"name": "AdamW", "lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "decay_all": True,
-             "clip": None, "schedule": "constant"}
 
 
 def philox(counter, key):
@@ -107,8 +103,7 @@ class Logits(torch.nn.Module):
 
 def train(model, batch, dtype):
     model = copy.deepcopy(model).to(dtype)
-    o = OPTIMIZER
-    optimizer = torch.optim.AdamW(model.parameters(), lr=o["lr"], betas=o["betas"], eps=o["eps"], weight_decay=o["weight_decay"])
+    optimizer = adamw(model.parameters())
     losses, norms, grads = [], [], {}
     for k in range(STEPS):
         logits = model(batch[f"input_ids_{k}"], Draws(range(k * BATCH, (k + 1) * BATCH)))
@@ -116,7 +111,7 @@ def train(model, batch, dtype):
         optimizer.zero_grad()
         loss.backward()
         grads = grads or {n: p.grad.detach().clone() for n, p in model.named_parameters()}
-        norms.append(float(torch.sqrt(sum((p.grad.double() ** 2).sum() for p in model.parameters()))))
+        norms.append(norm_of_gradients(model.parameters()))
         losses.append(loss.item())
         optimizer.step()
     return losses, norms, grads, {n: p.detach() for n, p in model.named_parameters()}
@@ -133,23 +128,14 @@ def export(model, path, optimize=None):
             torch.onnx.export(model, (ids,), path, input_names=["input_ids"], output_names=["logits"], opset_version=20, dynamo=True,
                               optimize=optimize, external_data=False, verbose=False,
                               dynamic_shapes=None if optimize else ({0: torch.export.Dim("batch")},))
-    graph = onnx.load(path)
-    for node in graph.graph.node:
-        kept = [(p.key, p.value) for p in node.metadata_props if p.key in KEPT]
-        del node.metadata_props[:]
-        for key, value in kept:
-            node.metadata_props.add(key=key, value=value)
-        node.doc_string = ""
-    del graph.metadata_props[:]
-    onnx.save(graph, path)
+    trim_nodes(path)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", default="tests/fixtures")
     folder = os.path.join(parser.parse_args().out, "dropout")
-    found = torch.__version__.split("+")[0]
-    assert found == PINNED, f"torch {PINNED} expected, {found} found"
+    check_versions(torch)
     os.makedirs(folder, exist_ok=True)
     torch.manual_seed(0)
     model = Model().train()
@@ -162,13 +148,12 @@ def main():
     params = {n: p.detach().clone() for n, p in model.named_parameters()}
     losses, norms, grads, after = train(model, batch, torch.float32)
     losses64, norms64, _, _ = train(model, batch, torch.float64)
-    for what, tensors in {"params": params, "grads": grads, "params_after": after, "batch": batch}.items():
-        save_file({k: v.contiguous() for k, v in tensors.items()}, f"{folder}/{what}.safetensors")
-    json.dump({"name": "dropout", "torch": found, "prefix": "model.", "steps": STEPS, "inputs": ["input_ids"],
+    save_tensors(folder, params=params, grads=grads, params_after=after, batch=batch)
+    save_reference(folder, {"name": "dropout", "torch": PINNED["torch"], "prefix": "model.", "steps": STEPS, "inputs": ["input_ids"],
                "loss_graph_inputs": {"input_ids": "input_ids"}, "loss_kind": "cross_entropy", "ignore_index": -100, "optimizer": OPTIMIZER,
                "tied": {}, "frozen": [], "buffers_updated": [], "noise_tensors": {},
                "parameters": {n: list(p.shape) for n, p in params.items()}, "loss": losses, "grad_norm": norms, "loss64": losses64,
-               "grad_norm64": norms64}, open(f"{folder}/reference.json", "w"), indent=1)
+               "grad_norm64": norms64})
     export(Logits(model), f"{folder}/dyn.logits.onnx", optimize=False)
     export(Logits(model), f"{folder}/dynamo.logits.onnx", optimize=True)
     export(Logits(model), f"{folder}/legacy.logits.onnx")

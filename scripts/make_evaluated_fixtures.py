@@ -14,7 +14,8 @@ import torch
 from torch.nn import functional as F
 
 import make_fixtures
-from make_fixtures import PINNED, randomized
+from fixture_files import check_versions
+from make_fixtures import randomized
 from make_stop_fixtures import export
 
 
@@ -416,8 +417,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="tests/fixtures")
     out = parser.parse_args().out
-    if torch.__version__.split("+")[0] != PINNED["torch"]:
-        raise SystemExit(f"torch {PINNED['torch']} makes these files, not {torch.__version__}")
+    check_versions(torch)
     folder = f"{out}/evaluated"
     os.makedirs(folder, exist_ok=True)
     g = torch.Generator().manual_seed(3)

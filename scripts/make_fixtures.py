@@ -8,7 +8,7 @@ For each model: VARIANT.{logits,loss}.onnx; params, grads (of step 0), params_af
 reference.json with the optimizer, the loss and the gradient norm of each step in f32 and f64. Names are the framework's. Of the
 exporter's metadata, the files keep what names modules and parameters (scopes, classes, traced nodes that take a parameter).
 """
-import argparse, copy, json, os, types, warnings
+import argparse, copy, os, types, warnings
 
 import numpy as np
 import onnx
@@ -18,11 +18,10 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-PINNED = {"torch": "2.13.0", "transformers": "5.23.0"}
-KEPT = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.fx_node")
+import fixture_files
+from fixture_files import OPTIMIZER, adamw, check_versions, norm_of_gradients, save_reference, save_tensors
+
 STEPS, BATCH, SEQ, VOCABULARY = 5, 2, 8, 48
-OPTIMIZER = {"name": "AdamW", "lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "decay_all": True,
-             "clip": None, "schedule": "constant"}
 
 
 class MLP(torch.nn.Module):
@@ -186,10 +185,9 @@ def named(model):
     return out, tied
 
 
-def train(model, batch, language, dtype):
+def train(model, batch, language, dtype, recipe=OPTIMIZER):
     model = copy.deepcopy(model).to(dtype)
-    o = OPTIMIZER
-    optimizer = torch.optim.AdamW(model.parameters(), lr=o["lr"], betas=o["betas"], eps=o["eps"], weight_decay=o["weight_decay"])
+    optimizer = adamw(model.parameters(), recipe)
     losses, norms, grads = [], [], {}
     for k in range(STEPS):
         if language:
@@ -202,30 +200,14 @@ def train(model, batch, language, dtype):
         params, _ = named(model)
         if k == 0:
             grads = {n: p.grad.detach().clone() for n, p in params.items()}
-        norms.append(float(torch.sqrt(sum((p.grad.double() ** 2).sum() for p in params.values()))))
+        norms.append(norm_of_gradients(params.values()))
         losses.append(float(loss))
         optimizer.step()
     return losses, norms, grads, {n: p.detach().clone() for n, p in named(model)[0].items()}
 
 
 def trim(path, strip=False):
-    model = onnx.load(path)
-    for node in model.graph.node:
-        kept = [p for p in node.metadata_props if p.key in KEPT and not strip]
-        kept = [(p.key, p.value) for p in kept if p.key != KEPT[2] or "%p_" in p.value or "%b_" in p.value]
-        del node.metadata_props[:]
-        for key, value in kept:
-            node.metadata_props.add(key=key, value=value)
-        node.doc_string = ""
-    for value in list(model.graph.value_info) + list(model.graph.input) + list(model.graph.output) + list(model.graph.initializer):
-        del value.metadata_props[:]
-        value.doc_string = ""
-    del model.graph.value_info[:]       # shapes are inferred by whoever reads the file
-    del model.graph.metadata_props[:]
-    del model.metadata_props[:]
-    model.doc_string = ""
-    model.producer_version = ""
-    onnx.save(model, path)
+    fixture_files.trim(path, **({"kept": lambda *_: False} if strip else {}))
 
 
 def unname(path):
@@ -297,17 +279,13 @@ def make(out, name, build, language, wanted):
     losses, norms, grads, after = train(model, batch, language, torch.float32)
     losses64, norms64, _, _ = train(model, batch, language, torch.float64)
     params, tied = named(model)
-    save = lambda what, tensors: save_file({k: v.detach().contiguous() for k, v in tensors.items()}, f"{folder}/{what}.safetensors")
-    save("params", params)
-    save("grads", grads)
-    save("params_after", after)
-    save("batch", batch)
-    json.dump({"name": name, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__, "prefix": "model.",
+    save_tensors(folder, params=params, grads=grads, params_after=after, batch=batch)
+    save_reference(folder, {"name": name, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__, "prefix": "model.",
                "steps": STEPS, "inputs": ["input_ids"] if language else ["x"],
                "loss_graph_inputs": {"input_ids": "input_ids", "labels": "hf_labels"} if language else {"x": "x", "labels": "labels"},
                "loss_kind": "cross_entropy", "ignore_index": -100, "optimizer": OPTIMIZER, "tied": tied, "frozen": [],
                "buffers_updated": [], "noise_tensors": {}, "parameters": {n: list(p.shape) for n, p in params.items()},
-               "loss": losses, "grad_norm": norms, "loss64": losses64, "grad_norm64": norms64}, open(f"{folder}/reference.json", "w"), indent=1)
+               "loss": losses, "grad_norm": norms, "loss64": losses64, "grad_norm64": norms64})
     variants(name, model, fresh, folder, wanted, batch, language)
 
 
@@ -349,7 +327,7 @@ def ranks_models(out):
         if language:
             model.tie_weights()
         params, _ = named(model)
-        save_file({k: v.detach().contiguous() for k, v in params.items()}, f"{folder}/params.safetensors")
+        save_tensors(folder, params=params)
         rows = torch.zeros(RANKS_ROWS, RANKS_SEQ, dtype=torch.int64) if language else torch.zeros(RANKS_ROWS, 11)
         export((LanguageLogits if language else Logits)(model), (rows,), ["input_ids" if language else "x"], "logits", f"{folder}/dyn.logits.onnx",
                optimize=name != "ranks_gpt2", dynamic=({0: torch.export.Dim("batch")},))  # which folds the positions
@@ -503,26 +481,24 @@ def odd_graph(out):
     batch = {f"gauge_{k}": torch.from_numpy(g.uniform(0.5, 2, (6, 10)).astype(np.float32)) for k in range(STEPS)}
     def train_odd(dtype):
         p = {n: w.clone().to(dtype).requires_grad_() for n, w in params.items()}
-        o = OPTIMIZER
-        optimizer = torch.optim.AdamW(p.values(), lr=o["lr"], betas=o["betas"], eps=o["eps"], weight_decay=o["weight_decay"])
+        optimizer = adamw(p.values())
         losses, norms, grads = [], [], {}
         for k in range(STEPS):
             loss = flood(p, batch[f"gauge_{k}"].to(dtype))
             optimizer.zero_grad()
             loss.backward()
             grads = grads or {n: w.grad.clone() for n, w in p.items()}
-            norms.append(float(torch.sqrt(sum((w.grad.double() ** 2).sum() for w in p.values()))))
+            norms.append(norm_of_gradients(p.values()))
             losses.append(loss.item())
             optimizer.step()
         return losses, norms, grads, {n: w.detach() for n, w in p.items()}
     losses, norms, grads, after = train_odd(torch.float32)
     losses64, norms64, _, _ = train_odd(torch.float64)
-    for what, tensors in {"params": params, "grads": grads, "params_after": after, "batch": batch}.items():
-        save_file({k: v.contiguous() for k, v in tensors.items()}, f"{out}/odd/{what}.safetensors")
-    json.dump({"name": "odd", "torch": torch.__version__.split("+")[0], "prefix": "model.", "steps": STEPS, "inputs": ["gauge"],
+    save_tensors(f"{out}/odd", params=params, grads=grads, params_after=after, batch=batch)
+    save_reference(f"{out}/odd", {"name": "odd", "torch": torch.__version__.split("+")[0], "prefix": "model.", "steps": STEPS, "inputs": ["gauge"],
                "loss_graph_inputs": {"gauge": "gauge"}, "optimizer": OPTIMIZER, "tied": {}, "frozen": [], "buffers_updated": [],
                "noise_tensors": {}, "parameters": {n: list(p.shape) for n, p in params.items()}, "loss": losses,
-               "grad_norm": norms, "loss64": losses64, "grad_norm64": norms64}, open(f"{out}/odd/reference.json", "w"), indent=1)
+               "grad_norm": norms, "loss64": losses64, "grad_norm64": norms64})
 
 
 # ---- operators, against ONNX's own reference implementation ---------------------------------------------------------------
@@ -689,10 +665,7 @@ if __name__ == "__main__":
     p.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "fixtures"))
     p.add_argument("--only", default="")
     a = p.parse_args()
-    for module, version in PINNED.items():
-        have = {"torch": torch, "transformers": transformers}[module].__version__.split("+")[0]
-        if have != version:
-            raise SystemExit(f"{module} {version} is pinned, {have} is installed")
+    check_versions(torch, transformers)
     torch.set_num_threads(1)
     only = set(filter(None, a.only.split(",")))
     for model, (build, language, wanted) in MODELS.items():

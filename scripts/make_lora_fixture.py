@@ -8,13 +8,13 @@ The files are those of make_fixtures.py. params: all parameters, B of the adapte
 0; params_after: all parameters behind the last step; "frozen" in reference.json: what has no gradient. Of a large part of the model
 nothing changes: what the files hold of it twice is what the program must leave alone.
 """
-import argparse, copy, json, os
+import argparse, copy, os
 
 import torch
 import transformers
-from safetensors.torch import save_file
 
-from make_fixtures import OPTIMIZER, PINNED, SEQ, STEPS, LanguageLogits, batches, export, llama, randomized
+from fixture_files import OPTIMIZER, PINNED, adamw, check_versions, norm_of_gradients, save_reference, save_tensors
+from make_fixtures import STEPS, LanguageLogits, batches, export, llama, randomized
 
 RANK, SCALE = 2, 4.0
 
@@ -46,9 +46,8 @@ def build():
 
 def train(model, batch, dtype):
     model = copy.deepcopy(model).to(dtype)
-    o = OPTIMIZER
     trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
-    optimizer = torch.optim.AdamW(trained.values(), lr=o["lr"], betas=o["betas"], eps=o["eps"], weight_decay=o["weight_decay"])
+    optimizer = adamw(trained.values())
     losses, norms, grads = [], [], {}
     for k in range(STEPS):
         logits = model(input_ids=batch[f"input_ids_{k}"], use_cache=False).logits
@@ -56,7 +55,7 @@ def train(model, batch, dtype):
         optimizer.zero_grad()
         loss.backward()
         grads = grads or {n: p.grad.detach().clone() for n, p in trained.items()}
-        norms.append(float(torch.sqrt(sum((p.grad.double() ** 2).sum() for p in trained.values()))))
+        norms.append(norm_of_gradients(trained.values()))
         losses.append(loss.item())
         optimizer.step()
     return losses, norms, grads, {n: p.detach().clone() for n, p in model.named_parameters()}
@@ -66,22 +65,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="tests/fixtures")
     out = parser.parse_args().out
-    for module, version in (("torch", torch.__version__), ("transformers", transformers.__version__)):
-        if version.split("+")[0] != PINNED[module]:
-            raise SystemExit(f"{module} {version} is not {PINNED[module]}, which the fixtures are made with")
+    check_versions(torch, transformers)
     folder = f"{out}/lora"
     os.makedirs(folder, exist_ok=True)
     model, batch = build(), batches(True)
     losses, norms, grads, after = train(model, batch, torch.float32)
     losses64, norms64, _, _ = train(model, batch, torch.float64)
     params = dict(model.named_parameters())
-    for what, tensors in {"params": params, "grads": grads, "params_after": after, "batch": batch}.items():
-        save_file({k: v.detach().contiguous() for k, v in tensors.items()}, f"{folder}/{what}.safetensors")
-    json.dump({"name": "lora", "torch": PINNED["torch"], "transformers": PINNED["transformers"], "prefix": "model.", "steps": STEPS,
+    save_tensors(folder, params=params, grads=grads, params_after=after, batch=batch)
+    save_reference(folder, {"name": "lora", "torch": PINNED["torch"], "transformers": PINNED["transformers"], "prefix": "model.", "steps": STEPS,
                "inputs": ["input_ids"], "loss_graph_inputs": {"input_ids": "input_ids", "labels": "hf_labels"}, "loss_kind": "cross_entropy",
                "ignore_index": -100, "optimizer": OPTIMIZER, "tied": {}, "frozen": [n for n, p in params.items() if not p.requires_grad],
                "buffers_updated": [], "noise_tensors": {}, "parameters": {n: list(p.shape) for n, p in params.items()}, "loss": losses,
-               "grad_norm": norms, "loss64": losses64, "grad_norm64": norms64}, open(f"{folder}/reference.json", "w"), indent=1)
+               "grad_norm": norms, "loss64": losses64, "grad_norm64": norms64})
     rows = torch.export.Dim("batch"), torch.export.Dim("seq")
     # With the optimizer, the exporter would make one tensor of the adapters' zeros.
     export(LanguageLogits(model), (batch["input_ids_0"],), ["input_ids"], "logits", f"{folder}/dyn.logits.onnx", optimize=False,

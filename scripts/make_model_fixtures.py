@@ -114,11 +114,11 @@ def make(name, folder, kinds, whole):
                                batch={f"{n}_{k}": t for k, b in enumerate(batches) for n, t in b.items()})
     inputs = [n for n in batches[0] if n != "labels" or fixture.result == "loss"]
     fixture_files.save_reference(
-        folder, name=name, torch=torch.__version__.split("+")[0], transformers=transformers.__version__, prefix=prefix_of(model), steps=STEPS,
+        folder, dict(name=name, torch=torch.__version__.split("+")[0], transformers=transformers.__version__, prefix=prefix_of(model), steps=STEPS,
         batches=BATCHES, inputs=inputs, loss_graph_inputs={n: n for n in inputs}, optimizer=OPTIMIZER, tied=tied,
         frozen=[n for n in untrained if "running" not in n], buffers_updated=[n for n in untrained if "running" in n], noise_tensors=noise,
         update_spread={n: (after[n] - after64[n]).norm().item() for n in noise},
-        parameters={n: list(p.shape) for n, p in params.items()}, loss=losses, grad_norm=norms, loss64=losses64, grad_norm64=norms64)
+        parameters={n: list(p.shape) for n, p in params.items()}, loss=losses, grad_norm=norms, loss64=losses64, grad_norm64=norms64))
     for kind in kinds or fixture.exports:
         path = f"{folder}/{kind}.{fixture.result}.onnx"
         export(fixture, kind, model, batches[0], path)

@@ -21,13 +21,14 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.pytorch_utils import Conv1D
 
+import fixture_files
 import make_fixtures as base
+from fixture_files import SIGNATURE, check_versions, keep_of_graph, keep_of_node, save_reference, save_tensors
 from make_fixtures import LanguageLogits, Logits, batches, named, train
 
 C, T = 4, 5
 # A bias of keys cancels in the softmax: its gradient is rounding, of which Adam makes whole steps where epsilon is smaller.
-base.OPTIMIZER = {**base.OPTIMIZER, "eps": 1e-5}
-SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+OPTIMIZER = {**fixture_files.OPTIMIZER, "eps": 1e-5}
 
 
 def fresh_gpt2():
@@ -247,15 +248,8 @@ def export(model, args, path, names, optimize=True, dynamic=None):
                           dynamic_shapes=dynamic, external_data=False, verbose=False)
     model = onnx.load(path)
     for node in model.graph.node:
-        kept = [(p.key, p.value) for p in node.metadata_props if p.key in base.KEPT]
-        del node.metadata_props[:]
-        for key, value in kept:
-            node.metadata_props.add(key=key, value=value)
-        node.doc_string = ""
-    signature = [p.value for p in model.graph.metadata_props if p.key == SIGNATURE]
-    del model.graph.metadata_props[:]
-    for value in signature:
-        model.graph.metadata_props.add(key=SIGNATURE, value=value)
+        keep_of_node(node)
+    keep_of_graph(model.graph, [SIGNATURE])
     del model.graph.value_info[:]
     del model.metadata_props[:]
     model.producer_version = ""
@@ -268,16 +262,15 @@ def make_trained(out, name, build, language):
     torch.manual_seed(0)
     model = build().eval()
     batch = batches(language)
-    losses, norms, grads, after = train(model, batch, language, torch.float32)
-    losses64, norms64, _, _ = train(model, batch, language, torch.float64)
+    losses, norms, grads, after = train(model, batch, language, torch.float32, OPTIMIZER)
+    losses64, norms64, _, _ = train(model, batch, language, torch.float64, OPTIMIZER)
     params, tied = named(model)
-    for what, tensors in {"params": params, "grads": grads, "params_after": after, "batch": batch}.items():
-        base.save_file({k: v.detach().contiguous() for k, v in tensors.items()}, f"{folder}/{what}.safetensors")
-    json.dump({"name": name, "torch": torch.__version__.split("+")[0], "prefix": "model.", "steps": base.STEPS,
+    save_tensors(folder, params=params, grads=grads, params_after=after, batch=batch)
+    save_reference(folder, {"name": name, "torch": torch.__version__.split("+")[0], "prefix": "model.", "steps": base.STEPS,
                "inputs": ["input_ids"] if language else ["x"], "loss_kind": "cross_entropy", "ignore_index": -100,
-               "optimizer": base.OPTIMIZER, "tied": tied, "frozen": [], "buffers_updated": [], "noise_tensors": {},
+               "optimizer": OPTIMIZER, "tied": tied, "frozen": [], "buffers_updated": [], "noise_tensors": {},
                "parameters": {n: list(p.shape) for n, p in params.items()}, "loss": losses, "grad_norm": norms, "loss64": losses64,
-               "grad_norm64": norms64}, open(f"{folder}/reference.json", "w"), indent=1)
+               "grad_norm64": norms64})
     # A static length would have the positions evaluated.
     dynamic = ({0: torch.export.Dim("batch"), 1: torch.export.Dim("seq", max=16)},) if language else None
     wrapped = (LanguageLogits if language else Logits)(model)
@@ -329,8 +322,7 @@ def main():
     p.add_argument("--only", default="fresh_gpt2,seedling,shared_layers,shared_table,smoothed,restored")
     p.add_argument("--cases", default="", help="the graphs of restored to write; all")
     a = p.parse_args()
-    if torch.__version__.split("+")[0] != base.PINNED["torch"] or transformers.__version__ != base.PINNED["transformers"]:
-        raise SystemExit(f"needs {base.PINNED}")
+    check_versions(torch, transformers)
     logging.disable(logging.WARNING)
     only = a.only.split(",")
     if "fresh_gpt2" in only:

@@ -8,16 +8,15 @@ stops, byol, padded: models with detach() in many places, and one whose embeddin
 steps as in make_fixtures.py. modes: graphs of single layers in training mode and in eval() mode. Of the metadata the files keep what
 make_fixtures.py keeps, the traced call of every node, the program's signature, and of stack traces the first and the last line.
 """
-import argparse, copy, json, os, re, warnings
+import argparse, copy, os, re, warnings
 
 import onnx
 import torch
-from safetensors.torch import save_file
 from torch.nn import functional as F
 
-from make_fixtures import KEPT, OPTIMIZER, PINNED, STEPS, named, randomized
+from fixture_files import KEPT, OPTIMIZER, SIGNATURE, adamw, check_versions, keep_of_graph, norm_of_gradients, save_reference, save_tensors
+from make_fixtures import STEPS, named, randomized
 
-SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
 TRACE = "pkg.torch.onnx.stack_trace"
 
 
@@ -108,10 +107,7 @@ def trim(path, whole_traces=False):
         del value.metadata_props[:]
         value.doc_string = ""
     del model.graph.value_info[:]
-    kept = [(p.key, p.value) for p in model.graph.metadata_props if p.key == SIGNATURE]
-    del model.graph.metadata_props[:]
-    for key, value in kept:
-        model.graph.metadata_props.add(key=key, value=value)
+    keep_of_graph(model.graph, [SIGNATURE])
     del model.metadata_props[:]
     model.doc_string = model.producer_version = ""
     onnx.save(model, path)
@@ -126,8 +122,8 @@ def export(model, args, names, path, optimize, outputs=("loss",), whole_traces=F
 
 
 def train(model, batch, dtype):
-    model, o = copy.deepcopy(model).to(dtype), OPTIMIZER
-    optimizer = torch.optim.AdamW(model.parameters(), lr=o["lr"], betas=o["betas"], eps=o["eps"], weight_decay=o["weight_decay"])
+    model = copy.deepcopy(model).to(dtype)
+    optimizer = adamw(model.parameters())
     losses, norms, grads = [], [], {}
     for k in range(STEPS):
         labels = batch[f"labels_{k}"]
@@ -136,7 +132,7 @@ def train(model, batch, dtype):
         loss.backward()
         if k == 0:
             grads = {n: p.grad.detach().clone() for n, p in model.named_parameters()}
-        norms.append(float(torch.sqrt(sum((p.grad.double() ** 2).sum() for p in model.parameters()))))
+        norms.append(norm_of_gradients(model.parameters()))
         losses.append(float(loss))
         optimizer.step()
     return losses, norms, grads, {n: p.detach().clone() for n, p in model.named_parameters()}
@@ -155,12 +151,11 @@ def trained(out, name, build, two_views):
     losses, norms, grads, after = train(model, batch, torch.float32)
     losses64, norms64, _, _ = train(model, batch, torch.float64)
     params, tied = named(model)
-    for what, tensors in [("params", params), ("grads", grads), ("params_after", after), ("batch", batch)]:
-        save_file({k: v.detach().contiguous() for k, v in tensors.items()}, f"{folder}/{what}.safetensors")
-    json.dump({"name": name, "torch": torch.__version__.split("+")[0], "prefix": "", "steps": STEPS, "inputs": ["x"],
+    save_tensors(folder, params=params, grads=grads, params_after=after, batch=batch)
+    save_reference(folder, {"name": name, "torch": torch.__version__.split("+")[0], "prefix": "", "steps": STEPS, "inputs": ["x"],
                "loss_graph_inputs": {"x": "x", "labels": "labels"}, "optimizer": OPTIMIZER, "tied": tied, "frozen": [],
                "parameters": {n: list(p.shape) for n, p in params.items()}, "loss": losses, "grad_norm": norms, "loss64": losses64,
-               "grad_norm64": norms64}, open(f"{folder}/reference.json", "w"), indent=1)
+               "grad_norm64": norms64})
     args = (batch["x_0"], batch["labels_0"])
     for variant in ("noopt", "dynamo"):
         export(model, args, ["x", "labels"], f"{folder}/{variant}.loss.onnx", variant == "dynamo")
@@ -270,8 +265,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="tests/fixtures")
     out = parser.parse_args().out
-    if torch.__version__.split("+")[0] != PINNED["torch"]:
-        raise SystemExit(f"torch {PINNED['torch']} makes these files, not {torch.__version__}")
+    check_versions(torch)
     trained(out, "stops", Stops, False)
     trained(out, "byol", Byol, True)
     trained(out, "padded", Padded, False)
