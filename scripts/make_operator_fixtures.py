@@ -205,6 +205,9 @@ def cases(opset):
         for a, kind in ((np.array([1, -1], np.int8), TensorProto.UINT8), (np.array([7, 65535], np.uint16), TensorProto.INT16),
                         (np.array([True, False]), TensorProto.UINT8), (np.array([1, 2**32 - 1], np.uint32), TensorProto.INT32)):
             add("BitCast", [a], to=kind)
+        add("DeformConv", [f(1, 4, 4, 5), f(4, 2, 2, 2), f(1, 16, 2, 4), f(4), f(1, 8, 2, 4)], group=2, offset_group=2,
+            strides=[2, 1], pads=[1, 0, 0, 1], dilations=[1, 2])
+        add("DeformConv", [f(2, 2, 3, 4), f(3, 2, 2, 3), f(2, 12, 2, 2)])
     if opset >= 20:
         for op in ("ReduceMax", "ReduceMin"):
             add(op, [np.array([[True, False], [False, False], [True, True]]), Const(1)], keepdims=0)

@@ -377,27 +377,27 @@ TEST_F(Graphs, ThatGrowWithoutBound) {
 // All of them at once, the most frequent first; what ONNX has is no slip for an operator of a similar name.
 TEST_F(Graphs, WithOperatorsThatAreNotSupported) {
     const std::string several =
-        "g (float[2,3] x) => (float[2,3] z) { a = f.Fancy(x) b = DeformConv<group = 3>(a) c = "
-        "DeformConv<group = 3>(b) d = DeformConv<group = 5>(c) e = Sofmax<axis = 1>(d) z = "
+        "g (float[2,3] x) => (float[2,3] z) { a = f.Fancy(x) b = ImageDecoder<group = 3>(a) c = "
+        "ImageDecoder<group = 3>(b) d = ImageDecoder<group = 5>(c) e = Sofmax<axis = 1>(d) z = "
         "Relu(e) }";
     onnx::ModelProto named = model(several);
     expect(named,
-           "3 operators are not supported: DeformConv, Sofmax, Fancy of the domain f\n  found:\n    DeformConv: 3 "
+           "3 operators are not supported: ImageDecoder, Sofmax, Fancy of the domain f\n  found:\n    ImageDecoder: 3 "
            "nodes\n      "
            "with group = 3 (2); group = 5 (1)\n    Sofmax: 1 node\n      with axis = 1\n    "
-           "Fancy: 1 node\nhelp: did you mean Softmax in place of Sofmax?; express DeformConv, Fancy by other "
+           "Fancy: 1 node\nhelp: did you mean Softmax in place of Sofmax?; express ImageDecoder, Fancy by other "
            "operators in "
            "the model, or export what has a domain of its own as a model-local function; "
            "a function of your own can compute such an operator: --user-executor FILE\n");
     // Where they stand: layers are one place.
-    const char* names[] = {"/m/layers.0/mlp/Fancy", "/m/layers.0/attn/DeformConv", "/m/layers.1/attn/DeformConv",
-                           "/m/layers.2/attn/DeformConv", "/m/head/Sofmax"};
+    const char* names[] = {"/m/layers.0/mlp/Fancy", "/m/layers.0/attn/ImageDecoder", "/m/layers.1/attn/ImageDecoder",
+                           "/m/layers.2/attn/ImageDecoder", "/m/head/Sofmax"};
     for (int k = 0; k < 5; ++k) named.mutable_graph()->mutable_node(k)->set_name(names[k]);
     const std::string text = error_of(named);
-    EXPECT_NE(text.find("    DeformConv: 3 nodes in m.layers.{0..2}.attn\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("    ImageDecoder: 3 nodes in m.layers.{0..2}.attn\n"), std::string::npos) << text;
     EXPECT_NE(text.find("    Fancy: 1 node in m.layers.0.mlp\n"), std::string::npos) << text;
-    expect_node("DeformConv<dtype = 1>(x)",
-                "the operator DeformConv is not supported\n  node: z\n  operator: DeformConv (dtype = 1)\nhelp: "
+    expect_node("ImageDecoder<dtype = 1>(x)",
+                "the operator ImageDecoder is not supported\n  node: z\n  operator: ImageDecoder (dtype = 1)\nhelp: "
                 "express it by other operators in the model\n");
     std::string many = "v0 = Relu(x)";
     for (int k = 0; k < 8; ++k)

@@ -13,7 +13,9 @@
 #include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/function_tools.h"
 #include "compiler/passes/autodiff/differentiate.h"
+#include "compiler/passes/recognise/bound_indices.h"
 #include "compiler/passes/recognise/lift_parameters.h"
+#include "compiler/passes/simplify/fold_constants.h"
 #include "compiler/passes/step/compose_function.h"
 #include "tests/frontend/fixture.h"
 
@@ -71,6 +73,14 @@ class Gradients : public testing::TestWithParam<const char*> {};
 
 std::string operator_of(const std::string& name) {
     return name.substr(0, name.find('_', name.find('_') + 1));
+}
+
+// What a program reads lies inside its table whatever is fed, numbers and NaN: else its writing is refused.
+TEST_P(Gradients, ReadWhatLiesInsideOfTables) {
+    Report report;
+    Module module = lift_parameters(imported(std::string("frontend/") + GetParam() + ".onnx"), {}, report);
+    module = fold_constants(std::move(module), report);
+    EXPECT_NO_THROW(bound_indices(module, report));
 }
 
 TEST_P(Gradients, AgreeWithDifferences) {

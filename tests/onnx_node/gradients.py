@@ -96,18 +96,22 @@ def at_point(c, reference, point, names, random, scratch):
         if not np.isfinite(finite[k])[np.isfinite(c.want[k].astype(np.float64))].all():
             return None
         cotangents[k] = np.where(np.isfinite(finite[k]), cotangents[k], 0)
-    largest = max(np.abs(v).max() for v in cotangents.values())
-    want = []
-    for k in names:
-        for _ in range(DIRECTIONS):
-            direction = np.where(np.isfinite(point[k]), random.standard_normal(point[k].shape), 0)
-            found = slope(reference, point, k, direction, cotangents)
-            if found is None:
-                return None
-            want.append((k, direction, ROUNDING * largest * np.linalg.norm(direction), *found))
     got = c.gradient.call(point | {"d" + k: v for k, v in cotangents.items()}, scratch)
     if isinstance(got, str):
         return "fail", False, got
+    largest = max(np.abs(v).max() for v in cotangents.values())
+    whole = all(np.isfinite(v).all() for v in finite.values())
+    want = []
+    for k in names:
+        looked_at = np.isfinite(point[k])
+        if not whole and "d" + k in got:  # what is no number has no gradient: 0 times infinity
+            looked_at &= np.isfinite(got["d" + k])
+        for _ in range(DIRECTIONS):
+            direction = np.where(looked_at, random.standard_normal(point[k].shape), 0)
+            found = slope(reference, point, k, direction, cotangents)
+            if found is None or not looked_at.any():
+                return None
+            want.append((k, direction, ROUNDING * largest * np.linalg.norm(direction), *found))
     wrong, steep, sloped = {}, set(), set()
     for k, direction, rounding, derivative, size in want:
         if size > rounding / 100:

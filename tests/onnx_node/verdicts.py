@@ -44,6 +44,9 @@ class Gradients:
     def by(self, what):
         return sum(r.by.startswith(what) for r in self.rows)
 
+    def by_interpreter(self):
+        return {op for op, rows in self.of.items() if any(r.by.startswith("interpreter") for r in rows)}
+
     def reasons(self):
         """(operator, what, why): names of cases."""
         groups = collections.defaultdict(list)
@@ -78,7 +81,8 @@ class Gradients:
                  f"By `tests/onnx_node/gradients.py`: each of these cases that has inputs of floats, compiled as `thunderc emit` writes "
                  f"it, forward and with gradients. {self.summary()} Gradients are held against differences in fp64, of ONNX's reference "
                  f"evaluator in double ({self.by('evaluator')} cases), or of `thunderc run` where that does not compute in double "
-                 f"({self.by('interpreter')}); points at kinks and jumps are moved.", "",
+                 f"({self.by('interpreter')}), which reads the graph as compiled programs do; points at kinks and jumps are moved. The "
+                 f"latter in some case: {names(self.by_interpreter())}.", "",
                  f"The gradient is right in all cases of {self.operators()}:", "", names(self.right) + ".", "",
                  "Differentiable, and wrong or refused in some case:", "", names(some) + ".", "",
                  "Constant between jumps, or of constants of a program alone, in all cases:", "", names(self.constant) + ".", "",

@@ -277,6 +277,7 @@ std::span<const OpImporter> window_ops();
 std::span<const OpImporter> recurrent_ops();
 std::span<const OpImporter> resize_ops();
 std::span<const OpImporter> sample_ops();
+std::span<const OpImporter> deform_ops();
 std::span<const OpImporter> roi_ops();
 std::span<const OpImporter> signal_ops();
 std::span<const OpImporter> random_ops();

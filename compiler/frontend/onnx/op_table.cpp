@@ -15,8 +15,8 @@ const std::vector<OpImporter>& all() {
     static const std::vector<OpImporter> table = [] {
         std::vector<OpImporter> out;
         for (auto group : {math_ops(), number_ops(), shape_ops(), reduce_ops(), nn_ops(), window_ops(), recurrent_ops(),
-                           resize_ops(), sample_ops(), roi_ops(), signal_ops(), random_ops(), einsum_ops(),
-                           scatter_ops(), generator_ops(), sequence_ops(), loop_ops(), known_ops()})
+                           resize_ops(), sample_ops(), roi_ops(), deform_ops(), signal_ops(), random_ops(),
+                           einsum_ops(), scatter_ops(), generator_ops(), sequence_ops(), loop_ops(), known_ops()})
             out.insert(out.end(), group.begin(), group.end());
         return out;
     }();

@@ -84,7 +84,9 @@ class RoiAlign {
         const Value inside = b_.op("and", {b_.op("ge", {at, number(at, -1)}), b_.op("le", {at, number(at, last + 1)})});
         const Value clipped = b_.op("clip", {at, number(at, 0), number(at, last)});
         const Value floor = b_.op("floor", {clipped}), part = b_.sub(clipped, floor);
-        const Value index = b_.cast(floor, DType::i64), most = b_.scalar(DType::i64, last);
+        // Once more as an integer: of coordinates that are no numbers the conversion gives any.
+        const Value most = b_.scalar(DType::i64, last), first = b_.scalar(DType::i64, 0);
+        const Value index = b_.op("clip", {b_.cast(floor, DType::i64), first, most});
         const auto seen = [&](Value weight) { return b_.op("select", {inside, weight, number(weight, 0)}); };
         return {{index, seen(b_.add(b_.neg(part), 1))}, {b_.op("min", {b_.add(index, 1), most}), seen(part)}};
     }

@@ -5,14 +5,10 @@
 #include <fmt/format.h>
 
 #include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/onnx/taps.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
-
-// Elements along one dimension, as indices and weights [N, places].
-struct Tap {
-    Value index, weight;
-};
 
 class GridSample {
   public:
@@ -29,7 +25,7 @@ class GridSample {
         const Value rows = b_.transpose(b_.reshape(n_.input(0), {batch, channels, cells}), {0, 2, 1});
         const Value table = b_.reshape(rows, {batch * cells, channels});
         const Value coordinates = b_.reshape(n_.input(1), {batch, places, rank});
-        // Terms of the sum: one for each combination of taps.
+        // Terms of the sum, [N, places]: one for each combination of taps.
         const ConstPtr own =
             ConstExpr::affine(Type::tensor(DType::i64, {batch, places}), 0, {static_cast<double>(cells), 0});
         std::vector<Tap> terms = {{b_.constant(own), {}}};
@@ -38,22 +34,9 @@ class GridSample {
             const std::int64_t size = in[static_cast<std::size_t>(d)], last = rank - 1 - d;  // the last one is x
             const Value c = b_.reshape(b_.slice(coordinates, 2, last, last + 1), {batch, places});
             stride /= size;
-            std::vector<Tap> more;
-            const std::vector<Tap> along = taps(c, size);
-            for (const Tap& term : terms)
-                for (const Tap& tap : along)
-                    more.push_back({b_.add(term.index, b_.mul(tap.index, static_cast<double>(stride))),
-                                    !term.weight  ? tap.weight
-                                    : !tap.weight ? term.weight
-                                                  : b_.mul(term.weight, tap.weight)});
-            terms = std::move(more);
+            terms = combined(b_, terms, taps(c, size), stride);
         }
-        Value sum;
-        for (const Tap& term : terms) {
-            Value v = b_.op("gather", {table, term.index}, {{"axis", std::int64_t{0}}});
-            if (term.weight) v = b_.mul(v, b_.reshape(term.weight, {batch, places, 1}));
-            sum = sum ? b_.add(sum, v) : v;
-        }
+        const Value sum = sum_of_rows(b_, table, terms);
         Dims result = {batch, channels};
         result.insert(result.end(), out.begin(), out.end());
         n_.output(0, b_.reshape(b_.transpose(sum, {0, 2, 1}), result));
@@ -106,11 +89,8 @@ class GridSample {
     // The element i of a dimension, which may lie outside: its index, and its weight where the padding leaves one.
     Tap tap(Value i, Value weight, std::int64_t size) {
         const auto last = static_cast<double>(size - 1);
-        if (padding_ == "zeros") {
-            const Value seen = b_.op("and", {b_.op("ge", {i, number(i, 0)}), b_.op("le", {i, number(i, last)})});
-            const Value w = weight ? weight : number(n_.input(1), 1);
-            weight = b_.op("select", {seen, w, number(w, 0)});
-        } else if (padding_ == "reflection" && size > 1) {
+        if (padding_ == "zeros") return zero_outside(b_, i, weight ? weight : number(n_.input(1), 1), size);
+        if (padding_ == "reflection" && size > 1) {
             const double period = aligned_ ? 2 * last : 2 * (last + 1);
             const Value m = b_.op("mod", {i, number(i, period)});
             const Value back = b_.add(b_.neg(m), aligned_ ? period : period - 1);
@@ -131,10 +111,7 @@ class GridSample {
         Value at = located(coordinate, size);
         if (mode_ == "nearest") at = b_.op("round", {at});
         at = inside_borders(at, size);
-        // Far outside nothing is read, whatever the number is that an integer would not hold.
-        const auto integer = [&](Value v) {
-            return b_.cast(clipped(v, -4, static_cast<double>(size + 4)), DType::i64);
-        };
+        const auto integer = [&](Value v) { return element_number(b_, v, size); };
         if (mode_ == "nearest") return {tap(integer(at), {}, size)};
         const Value floor = b_.op("floor", {at}), part = b_.sub(at, floor), first = integer(floor);
         const Value rest = b_.add(b_.neg(part), 1);
