@@ -199,9 +199,10 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
     std::vector<bool> written(f.values.size(), false);
     for (const Op& op : f.ops)
         for (Value v : op.results) written[v.index] = true;
-    for (const std::string& name : f.result_names)  // a result takes the place of the argument of that name
-        for (Value v : f.arguments)
-            if (f.info(v).name == name) written[v.index] = true;
+    // A result takes the place of the argument of that name.
+    const std::set<std::string_view> results(f.result_names.begin(), f.result_names.end());
+    for (Value v : f.arguments)
+        if (results.contains(f.info(v).name)) written[v.index] = true;
     std::set<std::string> declared;
     std::vector<Local> out;
     constexpr Arena order[] = {Arena::batch,         Arena::results,        Arena::gathered,  Arena::parameters,
@@ -441,10 +442,18 @@ bool FunctionPrinter::overwrites(const Frame& frame, const Op& op) const {
         }
         f = &frame.outside->f;
     }
-    return std::any_of(f->ops.begin(), f->ops.end(), [&](const Op& o) {
-        return is_constant_op(o) && f->type(o.results[0]) == Type::tensor(DType::boolean, {}) &&
-               std::find(given.begin(), given.end(), o.results[0]) != given.end();
-    });
+    const std::vector<Value>& flags = constant_flags(*f);
+    return std::any_of(flags.begin(), flags.end(),
+                       [&](Value flag) { return std::find(given.begin(), given.end(), flag) != given.end(); });
+}
+
+const std::vector<Value>& FunctionPrinter::constant_flags(const Function& f) const {
+    const auto [at, fresh] = constant_flags_.try_emplace(f.name);
+    if (fresh)
+        for (const Op& op : f.ops)
+            if (is_constant_op(op) && f.type(op.results[0]) == Type::tensor(DType::boolean, {}))
+                at->second.push_back(op.results[0]);
+    return at->second;
 }
 
 std::string FunctionPrinter::gradient_text(const Frame& frame, const Op& op) const {

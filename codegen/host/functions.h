@@ -66,6 +66,8 @@ class FunctionPrinter {
     std::string turn_text(const Frame& frame, const Op& op) const;
     std::string event_text(const Frame& frame, const Op& op, std::int64_t distance) const;
     bool overwrites(const Frame& frame, const Op& op) const;
+    // The function's constants that are flags. Found once for each function.
+    const std::vector<Value>& constant_flags(const Function& f) const;
     std::string gradient_text(const Frame& frame, const Op& op) const;
     std::string as_written(const Frame& frame, const Op& op, std::string formula) const;
     std::string iteration(const Frame& frame, std::int64_t ahead) const;
@@ -90,6 +92,7 @@ class FunctionPrinter {
     const ProgramLayout& layout_;
     KernelTable& kernels_;
     mutable std::map<std::string, std::vector<bool>> recomputed_;
+    mutable std::map<std::string, std::vector<Value>> constant_flags_;
 };
 
 }  // namespace thunderc

@@ -167,9 +167,11 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     for (const LayerStruct& s : structs_) used.add(s.function);
     // A result that takes the place of an argument is that tensor.
     std::map<Value, Value> replaced;
+    std::map<std::string_view, Value> named;
+    for (Value a : function.arguments) named.insert_or_assign(function.info(a).name, a);
     for (std::size_t r = 0; r < function.results.size() && r < function.result_names.size(); ++r)
-        for (Value a : function.arguments)
-            if (function.info(a).name == function.result_names[r]) replaced[function.results[r]] = a;
+        if (const auto at = named.find(function.result_names[r]); at != named.end())
+            replaced[function.results[r]] = at->second;
     const char* const shard = module_->units.empty() ? "" : "_shard";
     auto give = [&](Value v, const std::string& hint) {
         if (auto at = replaced.find(v); at != replaced.end())

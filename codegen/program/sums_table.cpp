@@ -125,18 +125,22 @@ class SumsTable {
     std::string pieces_of(const std::string& arena) const {
         const auto one = static_cast<std::size_t>(layout_.parameter_arenas().trained_bytes());
         std::vector<std::string> pieces;
+        std::multimap<std::size_t, const LayoutRow*> parameters;  // by offset
         for (const LayoutRow& row : rows_)
-            for (const LayoutRow& parameter : rows_) {  // first_moment_x of w_x
-                if (row.arena != arena || parameter.arena != "parameters") continue;
+            if (row.arena == "parameters") parameters.emplace(static_cast<std::size_t>(row.offset), &row);
+        for (const LayoutRow& row : rows_) {
+            if (row.arena != arena) continue;
+            const auto [begin, end] = parameters.equal_range(static_cast<std::size_t>(row.offset) % one);
+            for (auto at = begin; at != end; ++at) {  // first_moment_x of w_x
+                const LayoutRow& parameter = *at->second;
                 const std::string own =
                     parameter.name.substr(std::min(parameter.name.find('_'), parameter.name.size()));
-                if (static_cast<std::size_t>(row.offset) % one != static_cast<std::size_t>(parameter.offset) ||
-                    !row.name.ends_with(own))
-                    continue;
+                if (!row.name.ends_with(own)) continue;
                 std::string piece = row.name.substr(0, row.name.size() - own.size()) + "s";
                 std::replace(piece.begin(), piece.end(), '_', ' ');
                 if (std::find(pieces.begin(), pieces.end(), piece) == pieces.end()) pieces.push_back(piece);
             }
+        }
         return fmt::format("{}", fmt::join(pieces, ", "));
     }
 

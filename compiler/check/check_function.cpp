@@ -367,10 +367,19 @@ class FunctionChecker {
             for (Value v : op.results)
                 if (!is_token(v)) objects.push_back({v, first_[v.index], last_[v.index]});
         }
-        for (std::size_t a = 0; a < objects.size(); ++a)
-            for (std::size_t b = a + 1; b < objects.size(); ++b)
-                if (overlap(place(objects[a].value), place(objects[b].value)))
-                    objects[a].first <= objects[b].first ? meet(objects[a], objects[b]) : meet(objects[b], objects[a]);
+        std::stable_sort(objects.begin(), objects.end(),
+                         [](const Object& a, const Object& b) { return a.first < b.first; });
+        std::map<Arena, std::vector<const Object*>> needed;  // by those that are written now
+        for (const Object& o : objects) {
+            const Region& region = place(o.value);
+            std::vector<const Object*>& others = needed[region.arena];
+            std::erase_if(others, [&](const Object* other) {
+                if (other->last < o.first) return true;
+                if (overlap(place(other->value), region)) meet(*other, o);
+                return false;
+            });
+            others.push_back(&o);
+        }
         for (std::size_t a = 0; a < work_.size(); ++a) {
             const Work& w = work_[a];
             for (const Object& o : objects)

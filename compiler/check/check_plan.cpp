@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "compiler/check/check_plan_parts.h"
@@ -74,30 +77,41 @@ void PlanChecker::named_places(const Function& f) {
 
 // One name is one place, in all functions, and two names are two places.
 void PlanChecker::compare_named() {
-    for (std::size_t a = 0; a < named_.size(); ++a)
-        for (std::size_t b = a + 1; b < named_.size(); ++b) {
-            const bool same = named_[a].name == named_[b].name;
-            if (same && !(named_[a].region == named_[b].region))
-                violation(fmt::format("{} lies at {} in @{} and at {} in @{}", named_[a].name, text(named_[a].region),
-                                      named_[a].function, text(named_[b].region), named_[b].function));
-            if (!same && overlap(named_[a].region, named_[b].region))
-                violation(fmt::format("{} ({}) and {} ({}) share bytes", named_[a].name, text(named_[a].region),
-                                      named_[b].name, text(named_[b].region)));
+    std::vector<std::size_t> order(named_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const auto begin_of = [&](std::size_t k) { return std::pair(named_[k].region.arena, named_[k].region.begin()); };
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return begin_of(a) < begin_of(b); });
+    for (std::size_t a = 0; a < order.size(); ++a)
+        for (std::size_t b = a + 1; b < order.size(); ++b) {
+            const Named &one = named_[std::min(order[a], order[b])], &other = named_[std::max(order[a], order[b])];
+            if (begin_of(order[b]) >= std::pair(named_[order[a]].region.arena, named_[order[a]].region.end())) break;
+            if (one.name != other.name && overlap(one.region, other.region))
+                violation(fmt::format("{} ({}) and {} ({}) share bytes", one.name, text(one.region), other.name,
+                                      text(other.region)));
         }
+    std::map<std::string_view, std::size_t> first;
+    for (std::size_t b = 0; b < named_.size(); ++b) {
+        const std::size_t a = first.try_emplace(named_[b].name, b).first->second;
+        if (!(named_[a].region == named_[b].region))
+            violation(fmt::format("{} lies at {} in @{} and at {} in @{}", named_[a].name, text(named_[a].region),
+                                  named_[a].function, text(named_[b].region), named_[b].function));
+    }
 }
 
 // What belongs to a parameter, as "grad.<name>", lies at the parameter's element of its arena: loops of the optimizer
 // go over all arenas at once.
 void PlanChecker::compare_with_parameters() {
+    std::map<std::string_view, const Named*> parameters;
+    for (const Named& n : named_)
+        if (n.region.arena == Arena::parameters) parameters.try_emplace(n.name, &n);
     for (const Named& state : named_) {
         const Arena arena = state.region.arena;
         if (arena != Arena::gradients && arena != Arena::optimizer && arena != Arena::narrow_copies) continue;
         if (arena == Arena::optimizer && !states_as_parameters_) continue;
         const std::string parameter = state.name.substr(state.name.find('.') + 1);
-        const auto of = std::find_if(named_.begin(), named_.end(), [&](const Named& n) {
-            return n.region.arena == Arena::parameters && n.name == parameter;
-        });
-        if (of == named_.end()) continue;
+        const auto at = parameters.find(parameter);
+        if (at == parameters.end()) continue;
+        const Named* of = at->second;
         const std::int64_t before = arena == Arena::optimizer ? state_bytes() * index_of_state(state.name) : 0;
         if ((state.region.offset - before) * of->size != of->region.offset * state.size ||
             state.region.stride * of->size != of->region.stride * state.size)

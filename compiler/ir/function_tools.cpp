@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
-#include <unordered_set>
 
 #include "compiler/support/error.h"
 
@@ -162,11 +160,16 @@ Module outputs_alone(Module module) {
 std::string unique_value_name(const Function& function, const std::string& wanted) {
     const bool is_free = std::none_of(function.values.begin(), function.values.end(),
                                       [&](const ValueInfo& info) { return info.name == wanted; });
-    if (is_free) return wanted;
-    std::unordered_set<std::string_view> taken;
-    for (const ValueInfo& info : function.values) taken.insert(info.name);
+    return is_free ? wanted : ValueNames(function).unique(wanted);
+}
+
+ValueNames::ValueNames(const Function& function) {
+    for (const ValueInfo& info : function.values) taken_.insert(info.name);
+}
+
+std::string ValueNames::unique(const std::string& wanted) {
     std::string name = wanted;
-    for (int k = 1; taken.contains(name); ++k) name = fmt::format("{}_{}", wanted, k);
+    for (int k = 1; !taken_.insert(name).second; ++k) name = fmt::format("{}_{}", wanted, k);
     return name;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "compiler/ir/module.h"
@@ -46,5 +47,15 @@ Module outputs_alone(Module module);
 
 // `wanted`, or with the least number behind it that makes it differ from the names of the function's values.
 std::string unique_value_name(const Function& function, const std::string& wanted);
+
+// The same for many values, whose names it remembers.
+class ValueNames {
+  public:
+    explicit ValueNames(const Function& function);
+    std::string unique(const std::string& wanted);
+
+  private:
+    std::unordered_set<std::string> taken_;
+};
 
 }  // namespace thunderc

@@ -189,6 +189,34 @@ Uses::Uses(const Function& function)
         if (v) is_result[v.index] = true;
 }
 
+void Uses::remove(const Op& op, std::int32_t index) {
+    for (Value v : op.results)
+        if (definition[v.index] == index) definition[v.index] = -1;
+    for (Value v : op.operands)
+        if (v) std::erase(users[v.index], index);
+}
+
+void Uses::add(const Op& op, std::int32_t index) {
+    for (Value v : op.results) definition[v.index] = index;
+    for (Value v : op.operands) {
+        if (!v) continue;
+        std::vector<std::int32_t>& of = users[v.index];
+        const auto at = std::lower_bound(of.begin(), of.end(), index);
+        if (at == of.end() || *at != index) of.insert(at, index);
+    }
+}
+
+void Uses::make_room(std::int32_t index, std::int32_t count, std::size_t values) {
+    definition.resize(values, -1);
+    users.resize(values);
+    is_result.resize(values, false);
+    for (std::int32_t& k : definition)
+        if (k >= index) k += count;
+    for (std::vector<std::int32_t>& of : users)
+        for (std::int32_t& k : of)
+            if (k >= index) k += count;
+}
+
 std::int64_t Mesh::ranks(std::string_view group) const {
     return group == "world" ? world() : group == "shard" ? shards : group == "replica" ? replicas : 0;
 }

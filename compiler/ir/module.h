@@ -259,6 +259,11 @@ struct Uses {
 
     explicit Uses(const Function& function);
     bool single_user(Value v) const { return users[v.index].size() == 1 && !is_result[v.index]; }
+    // Kept true while the function is edited: the op at `index` goes, or is there now.
+    void remove(const Op& op, std::int32_t index);
+    void add(const Op& op, std::int32_t index);
+    // Room for `count` ops before that at `index`, and for values that were added.
+    void make_room(std::int32_t index, std::int32_t count, std::size_t values);
 };
 
 }  // namespace thunderc

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <concepts>
 #include <set>
 #include <utility>
 
@@ -66,6 +67,11 @@ class Verifier {
     }
 
   private:
+    // What is asked of every op makes its text where it is needed.
+    template <std::invocable Text>
+    void require_that(bool condition, const Text& what) const {
+        if (!condition) require_that(false, std::string(what()));
+    }
     void require_that(bool condition, const std::string& what) const {
         if (condition) return;
         std::string where = op_ == nullptr ? std::string() : fmt::format(", in {}", op_->name);
@@ -75,15 +81,17 @@ class Verifier {
 
     void define(Value v) {
         require_that(v && v.index < f_.values.size(), "a value out of range is defined");
-        require_that(!defined_[v.index], fmt::format("value {} ({}) is defined twice", v.index, f_.info(v).name));
+        require_that(!defined_[v.index],
+                     [&] { return fmt::format("value {} ({}) is defined twice", v.index, f_.info(v).name); });
         defined_[v.index] = true;
         const Placement& p = f_.info(v).placement;
         const bool placed = p.arena != Placement::Arena::unplaced;
         const bool kernel = f_.is_kernel();  // a kernel's values live in registers
         if (!kernel && f_.type(v).kind != Type::Kind::token)
-            require_that(placed == (module_.phase == Module::Phase::planned),
-                         fmt::format("value {} is {} in phase {}", f_.info(v).name, placed ? "placed" : "not placed",
-                                     placed ? "values" : "planned"));
+            require_that(placed == (module_.phase == Module::Phase::planned), [&] {
+                return fmt::format("value {} is {} in phase {}", f_.info(v).name, placed ? "placed" : "not placed",
+                                   placed ? "values" : "planned");
+            });
         if (p.view_of) require_that(p.view_of.index < f_.values.size(), "a view of nothing");
     }
 
@@ -225,27 +233,31 @@ class Verifier {
         } catch (const ShapeError& error) {
             require_that(false, error.what());
         }
-        require_that(expected.size() == op_->results.size(),
-                     fmt::format("{} results where the shape rule gives {}", op_->results.size(), expected.size()));
+        require_that(expected.size() == op_->results.size(), [&] {
+            return fmt::format("{} results where the shape rule gives {}", op_->results.size(), expected.size());
+        });
         for (std::size_t k = 0; k < expected.size(); ++k) same("result", k, f_.type(op_->results[k]), expected[k]);
     }
 
     void same(const char* what, std::size_t k, const Type& actual, const Type& expected) const {
-        require_that(actual == expected,
-                     fmt::format("{} {} is {}, expected {}", what, k, to_string(actual), to_string(expected)));
+        require_that(actual == expected, [&] {
+            return fmt::format("{} {} is {}, expected {}", what, k, to_string(actual), to_string(expected));
+        });
     }
 
     const Function& callee(const std::string& name, bool kernel) const {
         const Function* g = module_.find(name);
-        require_that(g != nullptr, fmt::format("there is no function @{}", name));
-        require_that(g->kind.starts_with("kernel:") == kernel, fmt::format("@{} is of kind \"{}\"", name, g->kind));
+        require_that(g != nullptr, [&] { return fmt::format("there is no function @{}", name); });
+        require_that(g->kind.starts_with("kernel:") == kernel,
+                     [&] { return fmt::format("@{} is of kind \"{}\"", name, g->kind); });
         return *g;
     }
 
     void called(const std::string& name, bool kernel) const {
         const Function& g = callee(name, kernel);
-        require_that(g.arguments.size() == op_->operands.size() && g.results.size() == op_->results.size(),
-                     fmt::format("@{} takes {} and gives {} values", name, g.arguments.size(), g.results.size()));
+        require_that(g.arguments.size() == op_->operands.size() && g.results.size() == op_->results.size(), [&] {
+            return fmt::format("@{} takes {} and gives {} values", name, g.arguments.size(), g.results.size());
+        });
         for (std::size_t k = 0; k < g.arguments.size(); ++k)
             same("operand", k, f_.type(op_->operands[k]), g.type(g.arguments[k]));
         for (std::size_t k = 0; k < g.results.size(); ++k)

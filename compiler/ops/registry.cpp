@@ -80,7 +80,7 @@ std::vector<const OpDef*> all_ops() {
 }
 
 const Type& InferInput::operand(std::size_t i) const {
-    require(has(i), fmt::format("operand {} is missing", i));
+    if (!has(i)) require(false, fmt::format("operand {} is missing", i));
     return *operands[i];
 }
 

@@ -15,35 +15,39 @@ void require_operands(const InferInput& in, std::size_t least, std::size_t most)
             fmt::format("{} operand{} expected, {} given", wanted, wanted == "1" ? "" : "s", in.operands.size()));
 }
 
+namespace {
+
+// Asked of every op behind every pass: the text is made where it is needed.
+const Type& operand_that(bool holds, const Type& type, std::size_t index, const char* is) {
+    if (!holds) require(false, fmt::format("operand {} is to {}, {} given", index, is, to_string(type)));
+    return type;
+}
+
+}  // namespace
+
 const Type& tensor_operand(const InferInput& in, std::size_t index) {
     const Type& type = in.operand(index);
-    require(type.is_tensor(), fmt::format("operand {} is to be a tensor, {} given", index, to_string(type)));
-    return type;
+    return operand_that(type.is_tensor(), type, index, "be a tensor");
 }
 
 const Type& float_operand(const InferInput& in, std::size_t index) {
     const Type& type = tensor_operand(in, index);
-    require(is_float(type.dtype), fmt::format("operand {} is to be floating point, {} given", index, to_string(type)));
-    return type;
+    return operand_that(is_float(type.dtype), type, index, "be floating point");
 }
 
 const Type& number_operand(const InferInput& in, std::size_t index) {
     const Type& type = tensor_operand(in, index);
-    require(type.dtype != DType::boolean,
-            fmt::format("operand {} is to hold numbers, {} given", index, to_string(type)));
-    return type;
+    return operand_that(type.dtype != DType::boolean, type, index, "hold numbers");
 }
 
 const Type& integer_operand(const InferInput& in, std::size_t index) {
     const Type& type = tensor_operand(in, index);
-    require(is_integer(type.dtype), fmt::format("operand {} is to hold integers, {} given", index, to_string(type)));
-    return type;
+    return operand_that(is_integer(type.dtype), type, index, "hold integers");
 }
 
 const Type& boolean_operand(const InferInput& in, std::size_t index) {
     const Type& type = tensor_operand(in, index);
-    require(type.dtype == DType::boolean, fmt::format("operand {} is to be boolean, {} given", index, to_string(type)));
-    return type;
+    return operand_that(type.dtype == DType::boolean, type, index, "be boolean");
 }
 
 void require_same_dtype(const Type& a, const Type& b) {

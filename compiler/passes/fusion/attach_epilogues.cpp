@@ -42,11 +42,22 @@ bool Editor::depends(Value v, std::int32_t index) const {
     return false;
 }
 
+void Editor::replace(std::int32_t index, Op by) {
+    uses.remove(op(index), index);
+    uses.add(by, index);
+    f.ops[static_cast<std::size_t>(index)] = std::move(by);
+}
+
+void Editor::insert(std::int32_t index, const std::vector<Op>& ops) {
+    uses.make_room(index, static_cast<std::int32_t>(ops.size()), f.values.size());
+    f.ops.insert(f.ops.begin() + index, ops.begin(), ops.end());
+    for (std::int32_t k = index; k < index + static_cast<std::int32_t>(ops.size()); ++k) uses.add(op(k), k);
+}
+
 void Editor::finish() {
     std::erase_if(f.ops, [](const Op& op) { return op.name.empty(); });
     order_by_dependencies(f);  // what follows takes an order in which values are defined before they are read
     remove_dead_code(f);
-    refresh();
 }
 
 std::string where(const Function& f, const Op& op) {
@@ -86,9 +97,8 @@ void attach_bias(Function& f, Report& report) {
             merged.results = e.op(i).results;
             merged.provenance = merge(merged.provenance, e.op(i).provenance);
             report.done("bias", where(f, merged), "added by the product");
-            e.op(i) = std::move(merged);
             e.erase(j);
-            e.refresh();
+            e.replace(i, std::move(merged));
             break;
         }
     }
@@ -120,9 +130,8 @@ void attach_activation(Function& f, Report& report) {
         }
         merged.provenance = merge(merged.provenance, e.op(i).provenance);
         report.done("activation", where(f, merged), activation + (keep ? ", its input kept" : ""));
-        e.op(j) = std::move(merged);
         e.erase(i);
-        e.refresh();
+        e.replace(j, std::move(merged));
     }
     e.finish();
 }
@@ -141,7 +150,7 @@ void attach_bias_gradient(Function& f, Report& report) {
         std::sort(axes.begin(), axes.end());
         if (leading.empty() || axes != leading) continue;
         for (std::int32_t j : e.uses.users[dy.index]) {
-            Op& product = e.op(j);
+            Op product = e.op(j);
             if (product.name != "linear_backward_weight" || product.operands[0] != dy || product.operands.size() > 2 ||
                 product.attributes.boolean("bias", false) || product.attributes.has("outs"))
                 continue;
@@ -150,7 +159,7 @@ void attach_bias_gradient(Function& f, Report& report) {
             product.provenance = merge(product.provenance, sum.provenance);
             report.done("bias gradient", where(f, product), "summed by the product");
             e.erase(i);
-            e.refresh();
+            e.replace(j, std::move(product));
             break;
         }
     }

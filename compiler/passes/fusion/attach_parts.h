@@ -13,7 +13,8 @@ namespace thunderc::attach {
 
 // ---- shared ---------------------------------------------------------------------------------------------------------
 
-// A function whose ops are replaced one by one. An erased op stays in the list, empty, until `finish`.
+// A function whose ops are replaced one by one, with what reads and defines its values. An erased op stays in the list,
+// empty, until `finish`.
 class Editor {
   public:
     explicit Editor(Function& function) : f(function), uses(function) {}
@@ -21,16 +22,17 @@ class Editor {
     Function& f;
     Uses uses;
 
-    void refresh() { uses = Uses(f); }
     // The index of the op that defines `v` where it has that name and `v` is its first result; -1 else.
     std::int32_t defined_by(Value v, std::string_view name) const;
     // Whether `v` comes before the op at `index`: always for arguments.
     bool defined_before(Value v, std::int32_t index) const;
     // Whether `v` is computed from a result of the op at `index`: then it cannot be added by that op.
     bool depends(Value v, std::int32_t index) const;
-    void erase(std::int32_t index) { f.ops[static_cast<std::size_t>(index)] = Op{}; }
-    Op& op(std::int32_t index) { return f.ops[static_cast<std::size_t>(index)]; }
     const Op& op(std::int32_t index) const { return f.ops[static_cast<std::size_t>(index)]; }
+    void erase(std::int32_t index) { replace(index, {}); }
+    void replace(std::int32_t index, Op by);
+    // Puts the ops before that at `index`.
+    void insert(std::int32_t index, const std::vector<Op>& ops);
     // Drops erased and dead ops and brings the others into an order in which definitions come before uses.
     void finish();
 };

@@ -107,13 +107,12 @@ class Sum {
             for (Value& v : op.results)
                 if (v == total) v = sum;
         erase_old(terms, sum);
-        insert(root_, out_);
+        e_.insert(root_, out_);
         std::for_each(early.rbegin(), early.rend(), [this](const Input* input) {
             out_.clear();
             emit(*input);
-            insert(input->place, out_);
+            e_.insert(input->place, out_);
         });
-        e_.refresh();
         return true;
     }
 
@@ -219,10 +218,6 @@ class Sum {
         return std::any_of(weights_.begin(), weights_.end(), [&](const Op& op) { return op.results[0] == v; });
     }
 
-    void insert(std::int32_t at, const std::vector<Op>& ops) {
-        e_.f.ops.insert(e_.f.ops.begin() + at, ops.begin(), ops.end());
-    }
-
     Editor& e_;
     std::int32_t root_;
     Report& report_;
@@ -272,7 +267,7 @@ void fold_accumulation(Function& f, Report& report) {
             if (!e.uses.single_user(added_to) || e.uses.definition[added_to.index] < 0) break;
             start = e.uses.definition[added_to.index];
         }
-        Op& product = e.op(start);
+        Op product = e.op(start);
         if (!adds_before(product) || (start != j && product.results.size() > 1)) continue;
         std::vector<std::int32_t> accumulations;
         bool all = e.defined_before(first, start);
@@ -289,12 +284,14 @@ void fold_accumulation(Function& f, Report& report) {
         }
         for (std::int32_t k : accumulations) product.operands.push_back(e.op(k).operands[0]);
         product.operands.push_back(first);
+        e.replace(start, std::move(product));
+        Op last = e.op(j);
         for (std::size_t r = 0; r < accumulations.size(); ++r) {
-            e.op(j).results[r] = e.op(accumulations[r]).results[0];
+            last.results[r] = e.op(accumulations[r]).results[0];
             e.erase(accumulations[r]);
         }
+        e.replace(j, std::move(last));
         report.done("accumulation", where(f, e.op(j)), "added by the product");
-        e.refresh();
     }
     e.finish();
 }

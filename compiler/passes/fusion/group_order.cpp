@@ -16,8 +16,44 @@ GroupOrder::GroupOrder(std::vector<std::vector<int>> readers)
       reached_(readers_.size(), 0),
       through_(readers_.size(), 0) {
     std::iota(parent_.begin(), parent_.end(), 0);
-    std::iota(position_.begin(), position_.end(), std::size_t{0});
+    stand_early();
+    find_longest_path();
+}
+
+// Each op as soon as what it reads is there: what stands between two ops is then what depends on the first, and little
+// else. What the backward pass computes of values of the forward pass would stand far behind these in the order of the
+// program.
+void GroupOrder::stand_early() {
+    std::vector<int> level(readers_.size(), 0);
+    for (std::size_t op = 0; op < readers_.size(); ++op)
+        for (int reader : readers_[op]) level[at(reader)] = std::max(level[at(reader)], level[op] + 1);
     std::iota(order_.begin(), order_.end(), 0);
+    std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) { return level[at(a)] < level[at(b)]; });
+    for (std::size_t p = 0; p < order_.size(); ++p) position_[at(order_[p])] = p;
+}
+
+void GroupOrder::find_longest_path() {
+    const int n = static_cast<int>(readers_.size());
+    std::vector<int> length(readers_.size(), 1), next(readers_.size(), -1);
+    int start = n - 1;
+    for (int op = n - 1; op >= 0; --op) {
+        for (int reader : readers_[at(op)])
+            if (length[at(reader)] + 1 > length[at(op)]) {
+                length[at(op)] = length[at(reader)] + 1;
+                next[at(op)] = reader;
+            }
+        if (length[at(op)] > length[at(start)]) start = op;
+    }
+    size_.assign(readers_.size(), 1);
+    reaches_.assign(readers_.size(), n);
+    reached_from_.assign(readers_.size(), -1);
+    int place = 0;
+    for (int op = start; op >= 0; op = next[at(op)]) reaches_[at(op)] = reached_from_[at(op)] = place++;
+    for (int op = n - 1; op >= 0; --op)
+        for (int reader : readers_[at(op)]) reaches_[at(op)] = std::min(reaches_[at(op)], reaches_[at(reader)]);
+    for (int op = 0; op < n; ++op)
+        for (int reader : readers_[at(op)])
+            reached_from_[at(reader)] = std::max(reached_from_[at(reader)], reached_from_[at(op)]);
 }
 
 int GroupOrder::group_of(int op) {
@@ -43,6 +79,8 @@ std::vector<int> GroupOrder::between(int first, int last) {
 bool GroupOrder::stand_apart(int a, int b) {
     int first = group_of(a), last = group_of(b);
     if (position_[at(first)] > position_[at(last)]) std::swap(first, last);
+    // The path between them has more ops than the two groups: one is another's.
+    if (reached_from_[at(last)] - reaches_[at(first)] + 1 > size_[at(first)] + size_[at(last)]) return true;
     if (from_ != first) {
         from_ = first;
         ++question_;
@@ -75,6 +113,9 @@ void GroupOrder::merge(int a, int b) {
         (seen_[at(order_[p])] == walk_ ? behind : before).push_back(order_[p]);
     }
     parent_[at(last)] = first;
+    size_[at(first)] += size_[at(last)];
+    reaches_[at(first)] = std::min(reaches_[at(first)], reaches_[at(last)]);
+    reached_from_[at(first)] = std::max(reached_from_[at(first)], reached_from_[at(last)]);
     std::vector<int>&into = readers_[at(first)], &from = readers_[at(last)];
     if (into.size() < from.size()) std::swap(into, from);
     into.insert(into.end(), from.begin(), from.end());

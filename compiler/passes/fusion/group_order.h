@@ -26,6 +26,8 @@ class GroupOrder {
   private:
     std::size_t at(int op) const { return static_cast<std::size_t>(op); }
     int group_of(int op);
+    void stand_early();
+    void find_longest_path();
     // The groups between the two that depend on the first of them; `last` itself among them where it does so through
     // another.
     std::vector<int> between(int first, int last);
@@ -36,6 +38,11 @@ class GroupOrder {
     std::vector<int> order_;                 // groups by position; -1: none stands there any more
     std::vector<int> seen_;                  // by group: the last walk that came by
     int walk_ = 0;
+
+    // A longest path of the ops answers most questions without a walk: of two groups far apart one stands between that
+    // lies on it. By group: where the path is first reached from it, and from where on the path it is last reached.
+    std::vector<int> reaches_, reached_from_;
+    std::vector<int> size_;  // by group, in ops
 
     // What is known of the groups that depend on one, while questions are of the same one and nothing is merged: of
     // steps one behind the other each is asked about with all that follow.

@@ -41,6 +41,19 @@ KernelPlaces::KernelPlaces(const KernelGroups& groups) : g_(groups), f_(groups.f
     find_directions();
     for (int group = 0; group < static_cast<int>(g_.groups().size()); ++group)
         directions_.push_back(direction_of(group));
+    count_ops();
+}
+
+void KernelPlaces::count_ops() {
+    for (int k = 0; k < static_cast<int>(f_.ops.size()); ++k) {
+        const int group = g_.of(k);
+        if (group == KernelGroups::none) continue;
+        const std::string& module = modules_[static_cast<std::size_t>(k)];
+        for (std::size_t end = 0; end < module.size(); ++end) {
+            end = std::min(module.find('.', end), module.size());
+            ++ops_within_[{module.substr(0, end), directions_[static_cast<std::size_t>(group)]}];
+        }
+    }
 }
 
 void KernelPlaces::find_directions() {
@@ -146,15 +159,11 @@ std::string KernelPlaces::of(int group) const {
     const std::vector<std::string> modules = outermost(scopes);
     if (modules.size() > 2) return {};
     std::size_t here = 0, everywhere = 0;
-    for (int k = 0; k < static_cast<int>(f_.ops.size()); ++k) {
-        const int other = g_.of(k);
-        if (other == KernelGroups::none || directions_[static_cast<std::size_t>(other)] != direction) continue;
-        const bool within = std::any_of(modules.begin(), modules.end(), [&](const std::string& module) {
+    for (const std::string& module : modules) {
+        if (const auto at = ops_within_.find({module, direction}); at != ops_within_.end()) everywhere += at->second;
+        here += static_cast<std::size_t>(std::count_if(members.begin(), members.end(), [&](int k) {
             return is_within(modules_[static_cast<std::size_t>(k)], module);
-        });
-        if (!within) continue;
-        ++everywhere;
-        if (other == group) ++here;
+        }));
     }
     if (known && 2 * here < everywhere) return {};
     std::vector<std::string> leaves;

@@ -3,9 +3,11 @@
 // ops it computes and the direction. A part of `fuse`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler/passes/fusion/kernel_groups.h"
@@ -29,6 +31,7 @@ class KernelPlaces {
     Direction direction_of(int group) const;
     bool gives_the_loss(int group) const;
     std::vector<std::string> modules_of_parameters(int group) const;
+    void count_ops();
 
     const KernelGroups& g_;
     const Function& f_;
@@ -36,6 +39,8 @@ class KernelPlaces {
     std::vector<bool> depends_;          // by value, where a function has both: on the gradient of its result
     std::vector<Direction> directions_;  // by group
     std::vector<std::string> modules_;   // by op
+    // How many ops kernels take in a direction, by module: those of modules within it too.
+    std::map<std::pair<std::string, Direction>, std::size_t> ops_within_;
 };
 
 // The last part of a module path that is no number: "input_layernorm" of "model.layers.0.input_layernorm".

@@ -108,7 +108,7 @@ class BlockFinder {
         hashes_.clear();
         for (std::size_t k = 0; k < row_.size(); ++k) {
             position_[row_[k]] = k;
-            hashes_.push_back(kind_of(f_.ops[row_[k]]));
+            hashes_.push_back(kind_of(row_[k]));
         }
         readers_ = {0};
         for (std::size_t op : row_) readers_.push_back(readers_.back() + (reads_weight(f_.ops[op]) ? 1 : 0));
@@ -184,7 +184,10 @@ class BlockFinder {
     }
 
     // A number for each kind of op: equal numbers mean equal name, attributes and types.
-    std::size_t kind_of(const Op& op) {
+    std::size_t kind_of(std::size_t k) {
+        kind_.resize(f_.ops.size(), nowhere);
+        if (kind_[k] != nowhere) return kind_[k];
+        const Op& op = f_.ops[k];
         PrintOptions options;
         std::string text = op.name;
         if (runs_function(op))
@@ -192,7 +195,7 @@ class BlockFinder {
         for (const auto& [name, value] : op.attributes.entries()) text += " " + name + "=" + to_string(value, options);
         for (Value v : op.operands) text += "," + (v ? to_string(f_.type(v)) : "_");
         for (Value v : op.results) text += ":" + to_string(f_.type(v));
-        return kinds_.emplace(text, kinds_.size()).first->second;
+        return kind_[k] = kinds_.emplace(text, kinds_.size()).first->second;
     }
 
     // ---- runs
@@ -216,13 +219,12 @@ class BlockFinder {
         std::priority_queue<Candidate> open;
         const std::size_t n = row_.size();
         for (std::size_t period = 1; 2 * period <= n; ++period) {
-            for (std::size_t k = 0; k + period < n;) {
-                if (!continues(k, k + period)) {
-                    ++k;
-                    continue;
-                }
-                const std::size_t begin = k;
-                while (k + period < n && continues(k, k + period)) ++k;
+            // Of a run as long as a period each piece of that length has a place in it: no others need be looked at.
+            for (std::size_t k = 0, at = period - 1; at + period < n; at = std::max(at, k) + period) {
+                if (!continues(at, at + period)) continue;
+                std::size_t begin = at;
+                while (begin > k && continues(begin - 1, begin - 1 + period)) --begin;
+                for (k = at; k + period < n && continues(k, k + period);) ++k;
                 const std::size_t length = k - begin;
                 Candidate c{period, length / period + 1, begin, length % period};
                 if (length >= period && c.saved() >= least_saved_ops && has_weights(c)) open.push(c);
@@ -376,6 +378,7 @@ class BlockFinder {
     std::vector<std::size_t> position_;  // by op: its place in the row
     std::vector<std::size_t> hashes_;    // by place
     std::map<std::string, std::size_t> kinds_;
+    std::vector<std::size_t> kind_;  // by op, where it was asked for
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "compiler/analysis/views.h"
 #include "compiler/ir/structure.h"
@@ -49,11 +51,12 @@ void FunctionPlanner::add_copies() {
         for (const std::vector<Value>& group : adjacent_results(op))
             if (!std::all_of(group.begin(), group.end(), is_result)) torn.insert(group.begin(), group.end());
     std::set<Value> given;
+    const Uses uses(f_);
     for (std::size_t r = 0; r < f_.results.size(); ++r) {
         Value v = f_.results[r];
-        const Op* def = nullptr;
-        for (const Op& op : f_.ops)
-            if (std::find(op.results.begin(), op.results.end(), v) != op.results.end()) def = &op;
+        // Copies that were made come behind all others.
+        const std::int32_t at = uses.definition[v.index];
+        const Op* def = at < 0 ? nullptr : &f_.ops[static_cast<std::size_t>(at)];
         const bool view = def != nullptr && (is_view(*def) || is_constant_op(*def) || is_member_op(*def));
         const bool again = !given.insert(v).second;
         if (chained(r) && !again) continue;
@@ -152,6 +155,8 @@ Placement FunctionPlanner::state_place(const Type& type, const std::string& name
 // Results of entry functions are named like the argument's value that they replace, or like a step scalar; those of
 // bodies are the caller's.
 void FunctionPlanner::place_results() {
+    std::map<std::string_view, Value> arguments;
+    for (Value v : f_.arguments) arguments.try_emplace(f_.info(v).name, v);
     for (std::size_t r = 0; r < f_.results.size(); ++r) {
         Value v = f_.results[r];
         if (placed(v)) continue;
@@ -160,7 +165,8 @@ void FunctionPlanner::place_results() {
             continue;
         }
         check(r < f_.result_names.size(), fmt::format("@{}: result {} has no name", f_.name, r));
-        at(v) = result_place(f_.result_names[r]);
+        const auto replaced = arguments.find(f_.result_names[r]);
+        at(v) = replaced != arguments.end() ? at(replaced->second) : scalar_place(f_.result_names[r]);
     }
     for (const auto& [owner, result] : taken_) {
         at(owner) = at(result);
@@ -169,9 +175,7 @@ void FunctionPlanner::place_results() {
     }
 }
 
-Placement FunctionPlanner::result_place(const std::string& name) {
-    for (Value v : f_.arguments)
-        if (f_.info(v).name == name) return at(v);
+Placement FunctionPlanner::scalar_place(const std::string& name) {
     if (std::optional<std::int64_t> offset = step_scalar_offset(name)) return {Arena::scalars, *offset, 0, {}, {}};
     throw InternalError(fmt::format("@{}: the result {} has no place", f_.name, name));
 }

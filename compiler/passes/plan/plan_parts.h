@@ -85,7 +85,7 @@ class FunctionPlanner {
     Placement entry_argument(const Type& type, const ArgInfo& info);
     Placement state_place(const Type& type, const std::string& name) const;
     void place_results();
-    Placement result_place(const std::string& name);
+    Placement scalar_place(const std::string& name);
 
     // ---- units of a sharded model: pieces of flat tensors, which have their places ----
     void place_units();

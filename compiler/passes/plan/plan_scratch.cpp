@@ -19,22 +19,18 @@ std::int64_t assign_offsets(std::vector<Piece>& pieces) {
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return pieces[a].bytes > pieces[b].bytes; });
     std::int64_t total = 0;
-    std::vector<std::size_t> placed;
+    std::vector<Piece> placed;  // by offset
     for (std::size_t k : order) {
         Piece& piece = pieces[k];
-        std::vector<std::pair<std::int64_t, std::int64_t>> taken;  // begin, end
-        for (std::size_t other : placed) {
-            const Piece& o = pieces[other];
-            if (o.first <= piece.last && piece.first <= o.last) taken.emplace_back(o.offset, o.offset + o.bytes);
-        }
-        std::sort(taken.begin(), taken.end());
         std::int64_t at = 0;
-        for (const auto& [begin, end] : taken) {
-            if (at + piece.bytes <= begin) break;
-            at = std::max(at, end);
+        for (const Piece& other : placed) {
+            if (at + piece.bytes <= other.offset) break;
+            if (other.first <= piece.last && piece.first <= other.last) at = std::max(at, other.offset + other.bytes);
         }
         piece.offset = at;
-        placed.push_back(k);
+        placed.insert(std::upper_bound(placed.begin(), placed.end(), at,
+                                       [](std::int64_t offset, const Piece& other) { return offset < other.offset; }),
+                      piece);
         total = std::max(total, aligned(at + piece.bytes));
     }
     return total;

@@ -126,9 +126,10 @@ Function forward_backward(const Function& main, const MainResults& results) {
     Function f = main;
     f.name = forward_backward_function;
     std::vector<Value> before;
+    ValueNames names(f);
     for (std::size_t k : results.trainable) {
         Value parameter = f.arguments[k];
-        before.push_back(f.add_argument(f.type(parameter), unique_value_name(f, "grad_" + f.info(parameter).name),
+        before.push_back(f.add_argument(f.type(parameter), names.unique("grad_" + f.info(parameter).name),
                                         state_info(main.argument_info[k], gradient_state)));
     }
     Value first = scalar_argument(f, "first_micro_step", DType::boolean);
@@ -185,15 +186,16 @@ Function update(const Function& main, const MainResults& results, const thunder:
     Function f;
     f.name = update_function;
     std::vector<Value> tensors, gradients;
+    ValueNames names(f);
     for (std::size_t k : results.trainable) {
         Value v = main.arguments[k];
-        tensors.push_back(f.add_argument(main.type(v), unique_value_name(f, main.info(v).name), main.argument_info[k]));
+        tensors.push_back(f.add_argument(main.type(v), names.unique(main.info(v).name), main.argument_info[k]));
     }
     auto group = [&](std::string_view prefix) {
         for (std::size_t k = 0; k < results.trainable.size(); ++k) {
             Value v = main.arguments[results.trainable[k]];
             tensors.push_back(f.add_argument(main.type(v),
-                                             unique_value_name(f, fmt::format("{}_{}", prefix, main.info(v).name)),
+                                             names.unique(fmt::format("{}_{}", prefix, main.info(v).name)),
                                              state_info(main.argument_info[results.trainable[k]], prefix)));
         }
     };
