@@ -4,8 +4,7 @@
 //     log(sigmoid(x))                                                  ==>  neg(softplus(neg(%x)))
 //     (t - 1) max(log(1 - p), -100) - t max(log p, -100)               ==>  binary_cross_entropy(%p, %t)
 //     sqrt(c Σ v²)                                                     ==>  sqrt(%s) {flat_at_zero = true}
-//     select(nothing, 0, softmax(x))                                   ==>  select(%nothing, 0,
-//     softmax(select(%nothing, 0, %x)))
+//     select(nothing, 0, softmax(x))  ==>  select(%nothing, 0, softmax(select(%nothing, 0, %x)))
 //
 // Differentiated as they are written, the first one gives 0 / 0 where the sigmoid is 0, the second one where p is 0 or
 // 1, the third one where all v are 0: a norm, or the deviation of equal numbers; the last one 0 NaN where a row of x,
