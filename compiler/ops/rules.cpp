@@ -5,19 +5,21 @@
 
 namespace thunderc {
 
+// These are asked of every op behind every pass: the text of an error is made where there is one.
+
 void require_operands(const InferInput& in, std::size_t count) {
     require_operands(in, count, count);
 }
 
 void require_operands(const InferInput& in, std::size_t least, std::size_t most) {
+    if (in.operands.size() >= least && in.operands.size() <= most) return;
     std::string wanted = least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
-    require(in.operands.size() >= least && in.operands.size() <= most,
+    require(false,
             fmt::format("{} operand{} expected, {} given", wanted, wanted == "1" ? "" : "s", in.operands.size()));
 }
 
 namespace {
 
-// Asked of every op behind every pass: the text is made where it is needed.
 const Type& operand_that(bool holds, const Type& type, std::size_t index, const char* is) {
     if (!holds) require(false, fmt::format("operand {} is to {}, {} given", index, is, to_string(type)));
     return type;
@@ -51,19 +53,19 @@ const Type& boolean_operand(const InferInput& in, std::size_t index) {
 }
 
 void require_same_dtype(const Type& a, const Type& b) {
-    require(a.dtype == b.dtype,
-            fmt::format("operands of one element type expected, {} and {} given", to_string(a), to_string(b)));
+    if (a.dtype == b.dtype) return;
+    require(false, fmt::format("operands of one element type expected, {} and {} given", to_string(a), to_string(b)));
 }
 
 Dims require_broadcast(const Dims& a, const Dims& b) {
     std::optional<Dims> dims = broadcast(a, b);
-    require(dims.has_value(), fmt::format("shapes {} and {} do not broadcast", brackets(a), brackets(b)));
+    if (!dims) require(false, fmt::format("shapes {} and {} do not broadcast", brackets(a), brackets(b)));
     return *dims;
 }
 
 std::size_t require_axis(std::int64_t axis, const Type& type) {
     std::optional<std::int64_t> normal = normalize_axis(axis, type.rank());
-    require(normal.has_value(), fmt::format("{} has no axis {}", to_string(type), axis));
+    if (!normal) require(false, fmt::format("{} has no axis {}", to_string(type), axis));
     return static_cast<std::size_t>(*normal);
 }
 
@@ -71,7 +73,7 @@ std::vector<bool> require_axes(const Dims& axes, const Type& type) {
     std::vector<bool> meant(type.dims.size(), false);
     for (std::int64_t axis : axes) {
         std::size_t d = require_axis(axis, type);
-        require(!meant[d], fmt::format("axis {} is named twice", axis));
+        if (meant[d]) require(false, fmt::format("axis {} is named twice", axis));
         meant[d] = true;
     }
     return meant;

@@ -215,17 +215,30 @@ class BlockFinder {
         return true;
     }
 
+    // A longest stretch of the row in which each op continues in the one a period behind it.
+    struct Stretch {
+        std::size_t period = 0, begin = 0, end = 0;
+    };
+
     BlockRun search() {
         std::priority_queue<Candidate> open;
         const std::size_t n = row_.size();
+        std::vector<Stretch> around(n);  // by place: the stretch of the shortest period; none: of no period
         for (std::size_t period = 1; 2 * period <= n; ++period) {
             // Of a run as long as a period each piece of that length has a place in it: no others need be looked at.
             for (std::size_t k = 0, at = period - 1; at + period < n; at = std::max(at, k) + period) {
                 if (!continues(at, at + period)) continue;
                 std::size_t begin = at;
+                // What repeats with a period repeats with its multiples: its stretch need not be walked for each.
+                const Stretch shorter = around[at];
+                const bool multiple = shorter.period > 0 && period % shorter.period == 0 && at + period < shorter.end;
+                if (multiple) begin = std::max(k, shorter.begin);
                 while (begin > k && continues(begin - 1, begin - 1 + period)) --begin;
-                for (k = at; k + period < n && continues(k, k + period);) ++k;
+                for (k = multiple ? shorter.end - period : at; k + period < n && continues(k, k + period);) ++k;
                 const std::size_t length = k - begin;
+                if (!multiple)
+                    for (std::size_t place = begin; place < k + period; ++place)
+                        if (around[place].period == 0) around[place] = {period, begin, k + period};
                 Candidate c{period, length / period + 1, begin, length % period};
                 if (length >= period && c.saved() >= least_saved_ops && has_weights(c)) open.push(c);
             }

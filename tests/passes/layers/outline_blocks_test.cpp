@@ -245,6 +245,27 @@ TEST(OutlineBlocks, WhatIsReadOutsideIsCollected) {
     EXPECT_EQ(named_results(module, given), named_results(flat, given));
 }
 
+// Each op looks like the one before it, for a whole row of layers: what is no layer of one op is one of three.
+TEST(OutlineBlocks, LayersOfOpsThatAreAllAlikeAreTakenWhole) {
+    std::string arguments = "%y: f32[2,4] input \"x\"", ops;
+    for (int i = 0; i < 15; ++i) arguments += fmt::format(", %w{0}: f32[4,4] parameter \"w.{0}\"", i);
+    for (int i = 0; i < 5; ++i)
+        ops += fmt::format(
+            "  %a{0} = linear(%y{1}, %w{2}) : f32[2,4]\n  %b{0} = linear(%y{1}, %w{3}) : f32[2,4]\n"
+            "  %y{0} = linear(%a{0}, %w{4}) : f32[2,4]\n",
+            i, i == 0 ? "" : std::to_string(i - 1), 3 * i, 3 * i + 1, 3 * i + 2);
+    ops += "  %s = add(%b0, %b3) : f32[2,4]\n  %t = add(%s, %y4) : f32[2,4]\n";
+    const std::string text = "func @main(" + arguments + ") -> (%t \"t\") {\n" + ops + "}\n";
+    const Module module = rolled(text);
+    ASSERT_EQ(module.functions.size(), 2u);
+    EXPECT_EQ(module.functions[1].ops.size(), 3u);
+    ASSERT_EQ(count(module, "repeat"), 1u);
+    EXPECT_EQ(count(module, "linear"), 0u);
+    const Module flat = parsed(text);
+    const NamedArguments given(flat.main(), 1);
+    EXPECT_EQ(named_results(module, given), named_results(flat, given));
+}
+
 // ---- what must stay -------------------------------------------------------------------------------------------------
 
 void expect_unchanged(const std::string& text) {
