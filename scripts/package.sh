@@ -50,8 +50,8 @@ Depends: $depends
 Recommends: cmake (>= 3.20), g++ (>= 12), rapidjson-dev
 Suggests: ninja-build, libopenmpi-dev, openmpi-bin
 Description: ahead-of-time compiler for training
- Reads a model graph that PyTorch exported (ONNX), differentiates, fuses and plans
- it, and writes a standalone training program in C++ and CUDA that people can read.
+ Reads a model graph that PyTorch exported (.pt2, ONNX), differentiates, fuses and
+ plans it, and writes a standalone training program in C++ and CUDA that people can read.
 CONTROL
     local package=$out/thunderc_${version}_$architecture.deb
     find "$root" -newermt "@$SOURCE_DATE_EPOCH" -print0 | xargs -0r touch -hd "@$SOURCE_DATE_EPOCH"
@@ -74,12 +74,12 @@ package_wheel() {
     while read -r library path; do
         cp -L "$path" "$data/data/lib/thunderc/$library"
         cp "/usr/share/doc/$(dpkg-query -S "$(realpath "$path")" | cut -d: -f1)/copyright" "$info/licenses/$library"
-    done < <(ldd "$root/usr/bin/thunderc" | awk '$1 ~ /^lib(protobuf|fmt)/ { print $1, $3 }')
+    done < <(ldd "$root/usr/bin/thunderc" | awk '$1 ~ /^lib(protobuf|fmt|minizip)/ { print $1, $3 }')
     cat >"$info/METADATA" <<METADATA
 Metadata-Version: 2.1
 Name: thunderc
 Version: $version
-Summary: ahead-of-time compiler for training: ONNX graphs from PyTorch become training programs in C++ and CUDA
+Summary: ahead-of-time compiler for training: models that PyTorch exported become training programs in C++ and CUDA
 License: Apache-2.0
 Description-Content-Type: text/markdown
 

@@ -20,7 +20,7 @@ const fs::path repository = fs::path(FIXTURES).parent_path().parent_path();
 std::vector<std::string> listed_folders() {
     std::ifstream in(repository / "docs/architecture.md");
     std::vector<std::string> folders;
-    const std::regex entry("- `((?:compiler|codegen|cli)[a-z_/]*)`:.*");
+    const std::regex entry("- `((?:compiler|codegen|cli)[a-z0-9_/]*)`:.*");
     std::smatch match;
     for (std::string line; std::getline(in, line);)
         if (std::regex_match(line, match, entry)) folders.push_back(match[1]);

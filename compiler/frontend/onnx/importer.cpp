@@ -10,7 +10,6 @@
 #include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/onnx/bound_inputs.h"
 #include "compiler/frontend/onnx/check_model.h"
-#include "compiler/frontend/onnx/dimensions.h"
 #include "compiler/frontend/onnx/dropped_arguments.h"
 #include "compiler/frontend/onnx/model_file.h"
 #include "compiler/frontend/onnx/narrow_integers.h"
@@ -20,6 +19,9 @@
 #include "compiler/frontend/onnx/training_mode.h"
 #include "compiler/frontend/onnx/unsupported.h"
 #include "compiler/frontend/onnx/user_operators.h"
+#include "compiler/frontend/shared/dimensions.h"
+#include "compiler/frontend/shared/inputs.h"
+#include "compiler/frontend/shared/wrapper.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ops/user_ops.h"
 #include "compiler/passes/pattern.h"
@@ -57,11 +59,32 @@ bool is_number_of_code(const std::string& name, bool torchscript) {
     return end != std::string::npos && name[end] == '_' && name.find("::") == std::string::npos;
 }
 
-// A name as the IR prints values: letters, digits, dots and underscores.
-std::string value_name(std::string name) {
-    for (char& c : name)
-        if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '_';
-    return name;
+// Inputs that are no initializers.
+std::vector<const onnx::ValueInfoProto*> inputs_of(const onnx::GraphProto& graph) {
+    std::set<std::string> initializers;
+    for (const auto& tensor : graph.initializer()) initializers.insert(tensor.name());
+    std::vector<const onnx::ValueInfoProto*> out;
+    for (const auto& input : graph.input())
+        if (!initializers.contains(input.name())) out.push_back(&input);
+    return out;
+}
+
+// Each dimension that is not static has a name: its own, or its place where the exporter gave it none.
+std::vector<DeclaredInput> declared(const std::vector<const onnx::ValueInfoProto*>& inputs) {
+    std::vector<DeclaredInput> out;
+    for (const auto* input : inputs) {
+        if (!input->type().has_tensor_type() || !input->type().tensor_type().has_shape())
+            thunderc::fail(fmt::format("the input {} has no shape", input->name()),
+                           "export the model again with shapes for all its inputs");
+        DeclaredInput& one = out.emplace_back(DeclaredInput{input->name(), {}});
+        for (const auto& dim : input->type().tensor_type().shape().dim())
+            if (dim.has_dim_value())
+                one.shape.push_back({dim.dim_value(), ""});
+            else
+                one.shape.push_back({0, dim.dim_param().empty() ? fmt::format("{}.{}", input->name(), one.shape.size())
+                                                                : dim.dim_param()});
+    }
+    return out;
 }
 
 Module empty_module(const std::filesystem::path& path) {
@@ -130,11 +153,11 @@ Module Importer::run() {
     import_initializers(model_->graph());
     import_nodes(model_->graph().node());
     import_outputs();
-    describe_ids();
-    strip_wrapper();
-    end_moves();
-    report_composites();
-    warn_of_unused_inputs();
+    describe_ids(module_.main());
+    strip_wrapper(module_.main(), wrapper_prefix(model_->graph()), report_);
+    moved_.end();
+    report_composites(module_.main(), report_);
+    warn_of_unused_inputs(module_.main(), report_);
     // The dynamo exporter keeps its signature and each node's call; files that were made smaller may have calls alone.
     const auto& nodes = model_->graph().node();
     module_.lists_parameters =
@@ -210,29 +233,16 @@ std::shared_ptr<const Tensor> Importer::constant_tensor(const std::string& name)
 // ---- inputs and initializers ----------------------------------------------------------------------------------------
 
 void Importer::import_inputs() {
-    for (GraphInput& input : bind_inputs(model_->graph(), options_)) {
-        ArgInfo info;
-        info.kind = ArgInfo::Kind::input;
-        info.names = {input.name};
-        info.batched = input.batched;
-        if (input.batch_last)
-            report_.warning("batch", input.name,
-                            "its dimensions are named as if the batch were the second: a program takes the first for "
-                            "the batch, of which micro-steps and ranks have their parts, and cuts windows of tokens "
-                            "along the second");
-        const Type type = Type::tensor(dtype(input.data_type, "the input " + input.name), input.dims);
-        if (!countable(type.dims)) {
-            Diagnostic d;
-            d.message = fmt::format("the input {} has a shape that no tensor can have", input.name);
-            d.actual = fmt::format("[{}]", to_string(type.dims));
-            d.help = options_.batch > 0 || options_.seq > 0 || !options_.dims.empty()
-                         ? "choose other values for --batch, --seq and --dim"
-                         : "export the model with inputs of another shape";
-            throw UserError(std::move(d));
-        }
+    const std::vector<const onnx::ValueInfoProto*> graph_inputs = inputs_of(model_->graph());
+    const BoundInputs bound = bind_inputs(declared(graph_inputs), options_);
+    for (std::size_t k = 0; k < graph_inputs.size(); ++k) {
+        const ShapedInput& input = bound.inputs[k];
+        const std::int32_t data_type = graph_inputs[k]->type().tensor_type().elem_type();
+        ArgInfo info = input_info(input, options_, report_);
+        const Type type = Type::tensor(dtype(data_type, "the input " + input.name), input.dims);
         if (type.elements() == 0) {  // nobody has to be asked for its numbers
             Binding empty;
-            empty.narrow = narrow_type(input.data_type);
+            empty.narrow = narrow_type(data_type);
             empty.tensor = std::make_shared<Tensor>(type);
             bind(input.name, std::move(empty));
             report_.done("input", input.name,
@@ -240,7 +250,7 @@ void Importer::import_inputs() {
             continue;
         }
         Binding binding;
-        binding.narrow = narrow_type(input.data_type);
+        binding.narrow = narrow_type(data_type);
         if (binding.narrow != 0) info.entries = narrow_entries(binding.narrow);
         const bool wraps = binding.narrow != 0 && info.entries < 0;
         binding.value = module_.main().add_argument(type, value_name(input.name), std::move(info));
@@ -454,73 +464,6 @@ void Importer::fold_small_outputs(const onnx::NodeProto& node, std::size_t first
 }
 
 // ---- after the nodes ------------------------------------------------------------------------------------------------
-
-// By their usual names, inputs get a role for packed data.
-void Importer::describe_ids() {
-    Function& main = module_.main();
-    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
-        ArgInfo& info = main.argument_info[k];
-        if (info.kind != ArgInfo::Kind::input || is_float(main.type(main.arguments[k]).dtype)) continue;
-        const std::string& name = info.names.front();
-        if (name == "input_ids" || name == "idx" || name == "tokens") info.source = "tokens";
-        if (name == "attention_mask") info.source = "ones";
-        if (name == "position_ids") info.source = "positions";
-    }
-}
-
-// An input whose numbers no result depends on. torch.export takes two arguments that are one tensor for one: whatever
-// reads the one reads the other in the graph, and the first is left over.
-void Importer::warn_of_unused_inputs() {
-    const Function& main = module_.main();
-    std::vector<bool> read(main.values.size(), false);
-    for (Value v : main.results) read[v.index] = true;
-    for (auto op = main.ops.rbegin(); op != main.ops.rend(); ++op)
-        if (std::any_of(op->results.begin(), op->results.end(), [&](Value v) { return read[v.index]; }))
-            for (Value v : op->operands)
-                if (v) read[v.index] = true;
-    auto is_input = [&](std::size_t k) { return main.argument_info[k].kind == ArgInfo::Kind::input; };
-    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
-        if (!is_input(k) || read[main.arguments[k].index]) continue;
-        std::string same;
-        for (std::size_t other = 0; other < main.arguments.size() && same.empty(); ++other)
-            if (is_input(other) && read[main.arguments[other].index] &&
-                main.type(main.arguments[other]) == main.type(main.arguments[k]))
-                same = main.argument_info[other].names.front();
-        report_.warning("input", main.argument_info[k].names.front(),
-                        same.empty() ? "is not used: nothing that is computed depends on it"
-                                     : fmt::format("is not used: exported with the same tensor as {}? Then {} is read "
-                                                   "in its place: export again with a tensor for each",
-                                                   same, same));
-    }
-}
-
-// What passes would have recognised, and the graph has as one operator. A softmax is one in every graph.
-void Importer::report_composites() {
-    for (const Op& op : module_.main().ops)
-        if (op_def(op.name).level == OpLevel::composite && !is_user_op(op.name) && op.name != "softmax" &&
-            op.name != "log_softmax")
-            report_.done(op.name, where(op.provenance), replaced_text(op.provenance));
-}
-
-void Importer::strip_wrapper() {
-    const std::string prefix = wrapper_prefix(model_->graph());
-    if (prefix.empty()) return;
-    const std::string module = prefix.substr(0, prefix.size() - 1);
-    Function& main = module_.main();
-    for (ArgInfo& info : main.argument_info)
-        if (info.kind != ArgInfo::Kind::input && info.names.front().starts_with(prefix))
-            info.names.front().erase(0, prefix.size());
-    for (Op& op : main.ops) {
-        std::string& scope = op.provenance.scope;
-        if (scope == module) scope.clear();
-        if (scope.starts_with(prefix)) scope.erase(0, prefix.size());
-        for (std::string& name : op.provenance.reads)
-            if (name.starts_with(prefix)) name.erase(0, prefix.size());
-    }
-    report_.done(
-        "wrapper", module,
-        fmt::format("names are without the prefix \"{}\" of the module that was wrapped for the export", prefix));
-}
 
 }  // namespace thunderc::onnx_frontend
 

@@ -25,6 +25,7 @@
 #include "compiler/frontend/onnx/tensors.h"
 #include "compiler/frontend/onnx/tie_parameters.h"
 #include "compiler/frontend/onnx/traced_program.h"
+#include "compiler/frontend/shared/moved_buffers.h"
 #include "compiler/ir/builder.h"
 #include "compiler/options.h"
 #include "compiler/support/report.h"
@@ -104,8 +105,7 @@ class Importer {
     bool made_of_shapes(const std::string& name) const;
     // Of a stored tensor fewer were there than a slice asked for: named where shapes do not fit for that reason.
     void note_short(const std::string& name, std::int64_t size, std::int64_t asked);
-    // (1 - share) of + share towards; of a buffer that was moved before, of what it was moved to.
-    Value average(Value of, Value towards, double share);
+    MovedBuffers& moved() { return moved_; }
     // That is what a buffer of the model becomes in each micro-step; what the graph computed is no buffer.
     void move_average(Value buffer, Value towards, double share);
     // Of a stored statistic: what torch calls it in its module, where the graph has no name for it, and what it begins
@@ -136,9 +136,7 @@ class Importer {
     bool is_argument(const onnx::TensorProto& initializer) const;
     Binding initializer(const onnx::TensorProto& tensor);
     Binding inner_initializer(const onnx::TensorProto& tensor);
-    ArgInfo* argument_info(Value v);  // nullptr: no argument of main
     void name_statistic(ArgInfo& info, const std::string& name);
-    void end_moves();
     void import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes);
     void import_node(const onnx::NodeProto& node);
     onnx::NodeProto with_stops(const onnx::NodeProto& node, const std::vector<int>& inputs);
@@ -146,11 +144,7 @@ class Importer {
     void import_function(const onnx::FunctionProto& function, const onnx::NodeProto& node);
     void keep_narrow(const onnx::NodeProto& node, Integers integers);
     void fold_small_outputs(const onnx::NodeProto& node, std::size_t first_op, std::size_t first_value);
-    void describe_ids();
-    void warn_of_unused_inputs();
-    void strip_wrapper();
     void refuse_lost_names() const;
-    void report_composites();
     std::string help_on_short(const onnx::NodeProto& node) const;
     std::int64_t opset(const std::string& domain) const;
 
@@ -186,14 +180,10 @@ class Importer {
     std::map<std::string, InnerInitializer> inner_initializers_;
     std::map<std::string, bool>
         statistics_;  // initializers that batch norms have for these, and whether they move them
-    struct Moved {
-        Value now;  // what it is so far
-        std::string scope;
-    };
-    std::map<Value, Moved> moves_;        // by buffer
-    std::set<Value> moving_ops_;          // results of ops that read a buffer in order to move it
-    std::set<std::string> said_merged_;   // values of the traced program
-    std::optional<GradientStops> stops_;  // of the graph as it is imported
+    MovedBuffers moved_{builder_};
+    std::map<Value, std::string> movers_;  // the first module that moves a buffer
+    std::set<std::string> said_merged_;    // values of the traced program
+    std::optional<GradientStops> stops_;   // of the graph as it is imported
     bool warned_f32_ = false;
     // Slices that asked for more than there is.
     struct Short {
@@ -281,7 +271,6 @@ std::span<const OpImporter> deform_ops();
 std::span<const OpImporter> roi_ops();
 std::span<const OpImporter> signal_ops();
 std::span<const OpImporter> random_ops();
-std::span<const OpImporter> einsum_ops();
 std::span<const OpImporter> scatter_ops();
 std::span<const OpImporter> generator_ops();
 std::span<const OpImporter> sequence_ops();

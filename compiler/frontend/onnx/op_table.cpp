@@ -16,7 +16,7 @@ const std::vector<OpImporter>& all() {
         std::vector<OpImporter> out;
         for (auto group : {math_ops(), number_ops(), shape_ops(), reduce_ops(), nn_ops(), window_ops(), recurrent_ops(),
                            resize_ops(), sample_ops(), roi_ops(), deform_ops(), signal_ops(), random_ops(),
-                           einsum_ops(), scatter_ops(), generator_ops(), sequence_ops(), loop_ops(), known_ops()})
+                           scatter_ops(), generator_ops(), sequence_ops(), loop_ops(), known_ops()})
             out.insert(out.end(), group.begin(), group.end());
         return out;
     }();

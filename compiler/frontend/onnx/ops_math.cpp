@@ -13,6 +13,8 @@
 
 #include "compiler/frontend/onnx/importer.h"
 #include "compiler/frontend/onnx/narrow_integers.h"
+#include "compiler/frontend/shared/einsum.h"
+#include "compiler/frontend/shared/products.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -323,26 +325,16 @@ void bit_cast(Node& n) {
     cast_to(n, dtype, narrow_type(to));
 }
 
-// numpy's matmul: vectors are matrices of one row or column, which goes again.
 void mat_mul(Node& n) {
     n.take_floats_only();
-    Value a = n.input(0);
-    Value b = n.input(1);
-    Dims dims_a = n.type(0).dims;
-    Dims dims_b = n.type(1).dims;
-    if (dims_a.empty() || dims_b.empty()) n.fail("MatMul of a scalar");
-    const bool row = dims_a.size() == 1;
-    const bool column = dims_b.size() == 1;
-    if (row) a = n.b().reshape(a, {1, dims_a[0]});
-    if (column) b = n.b().reshape(b, {dims_b[0], 1});
-    Value v = n.b().op("matmul", {a, b}, {{"transpose_a", false}, {"transpose_b", false}});
-    if (row || column) {
-        Dims dims = n.importer().type(v).dims;
-        if (column) dims.pop_back();
-        if (row) dims.erase(dims.end() - (column ? 1 : 2));
-        v = n.b().reshape(v, dims);
-    }
-    n.output(0, v);
+    if (n.type(0).dims.empty() || n.type(1).dims.empty()) n.fail("MatMul of a scalar");
+    n.output(0, numpy_matmul(n.b(), n.input(0), n.input(1)));
+}
+
+void einsum(Node& n) {
+    std::vector<Value> operands;
+    for (std::size_t k = 0; k < n.inputs(); ++k) operands.push_back(n.input(k));
+    n.output(0, thunderc::einsum(n.b(), n.string("equation", ""), operands));
 }
 
 // alpha op(A) op(B) + beta C
@@ -456,6 +448,7 @@ constexpr OpImporter math_importers[] = {
     {"CastLike", 15, last_opset, cast_like, own},
     {"Det", 13, last_opset, det, own},
     {"BitCast", 26, last_opset, bit_cast, own},
+    {"Einsum", 13, last_opset, einsum, computed},
     {"MatMul", 13, last_opset, mat_mul, own},
     {"Gemm", 13, last_opset, gemm, own},
 };

@@ -11,6 +11,8 @@
 #include "compiler/frontend/onnx/dropped_arguments.h"
 #include "compiler/frontend/onnx/importer.h"
 #include "compiler/frontend/onnx/training_mode.h"
+#include "compiler/frontend/shared/attention.h"
+#include "compiler/frontend/shared/class_losses.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -20,18 +22,13 @@ double as_written(double stored) {
     return std::stod(fmt::format("{}", static_cast<float>(stored)));
 }
 
-Value dropout_of(Node& n, Value x, double rate) {
-    if (rate < 1) return n.b().op("unplaced_dropout", {x}, {{"rate", rate}});
-    return n.b().splat(n.importer().type(x), 0);
-}
-
 void softmax(Node& n) {
     const std::int64_t axis = n.axis(n.integer("axis", -1), n.type(0).rank());
     Value y = n.b().op(n.proto().op_type() == "Softmax" ? "softmax" : "log_softmax", {n.input(0)}, {{"axis", axis}});
     // The exporter's optimizer takes the dropout of attention for the identity, since it has no training_mode.
     if (const std::optional<double> rate = attention_dropout(n.proto());
         rate && !n.importer().has_in_call(n.proto(), "Dropout")) {
-        y = dropout_of(n, y, *rate);
+        y = dropped(n.b(), y, *rate);
         n.importer().report().done("dropout", n.proto().name(),
                                    fmt::format("{} of attention's probabilities, which the exporter dropped", *rate));
     }
@@ -110,9 +107,9 @@ void batch_normalization_by_the_batch(Node& n, const Type& type) {
     n.output(0, results[0]);
     const double share = 1 - as_written(n.number("momentum", 0.9));
     if (n.wants(1) && n.importer().is_read(n.proto().output(1)))
-        n.output(1, n.importer().average(n.input(mean), results[1], share));
+        n.output(1, n.importer().moved().average(n.input(mean), results[1], share));
     if (n.wants(2) && n.importer().is_read(n.proto().output(2)))
-        n.output(2, n.importer().average(n.input(variance), results[2], share));
+        n.output(2, n.importer().moved().average(n.input(variance), results[2], share));
     n.importer().move_average(n.input(mean), results[1], share);
     n.importer().move_average(n.input(variance), b.mul(results[2], numbers / (numbers - 1)), share);
 }
@@ -232,29 +229,8 @@ void import_dropout(Node& n) {
     const bool drops = training && ratio != 0;
     if (drops && n.wants(1) && n.importer().is_read(n.proto().output(1)))
         n.fail("the mask of a Dropout is not supported", "leave it out of the model, and of its outputs");
-    n.output(0, drops ? dropout_of(n, n.input(0), as_written(ratio)) : n.input(0));
+    n.output(0, drops ? dropped(n.b(), n.input(0), as_written(ratio)) : n.input(0));
     if (n.wants(1) && !drops) n.output(1, n.b().splat(Type::tensor(DType::boolean, n.type(0).dims), 1));
-}
-
-// Repeats each of the heads (dimension 1) `times` times in a row: grouped queries share keys and values.
-Value repeat_heads(Node& n, Value v, std::int64_t times) {
-    if (times == 1) return v;
-    const Dims d = n.importer().type(v).dims;
-    v = n.b().reshape(v, {d[0], d[1], 1, d[2], d[3]});
-    v = n.b().broadcast_to(v, {d[0], d[1], times, d[2], d[3]});
-    return n.b().reshape(v, {d[0], d[1] * times, d[2], d[3]});
-}
-
-// A softmax of which a row of -inf alone, that may read nothing, gives zeros and not NaN. Such rows are set to 0 before
-// the softmax as well, so that the backward pass meets no NaN either. (raise_sdpa recognises this form.)
-Value softmax_or_nothing(Builder& b, Value scores) {
-    const DType dtype = b.type(scores).dtype;
-    const std::int64_t last = b.type(scores).rank() - 1;
-    const Value largest = b.op("reduce_max", {scores}, {{"axes", Dims{last}}, {"keep_dims", true}});
-    const Value nothing = b.op("eq", {largest, b.scalar(dtype, -std::numeric_limits<double>::infinity())});
-    const Value zero = b.scalar(dtype, 0);
-    const Value p = b.op("softmax", {b.op("select", {nothing, zero, scores})}, {{"axis", last}});
-    return b.op("select", {nothing, zero, p});
 }
 
 // The mask of so many keys. Where it has fewer, those behind are masked, also behind a single one.
@@ -270,8 +246,7 @@ Value attention_mask(Node& n, std::int64_t keys) {
     return b.op("concat", {mask, rest}, {{"axis", type.rank() - 1}});
 }
 
-// softmax(softcap(scale Q Kᵀ) + mask) V on (batch, heads, length, width). Three-dimensional operands hold the heads
-// side by side.
+// Three-dimensional operands hold the heads side by side.
 void attention(Node& n) {
     // A cache, scores as a result, lengths of keys, a window: as ONNX's own body has them.
     const bool windowed = n.integer("left_window_size", -1) >= 0 || n.integer("right_window_size", -1) >= 0;
@@ -291,38 +266,13 @@ void attention(Node& n) {
             n.fail(fmt::format("Attention needs {} that divides {}", heads_name, d[2]), {}, {}, std::to_string(heads));
         return b.transpose(b.reshape(v, {d[0], d[1], heads, d[2] / heads}), {0, 2, 1, 3});
     };
-    const Value q = split(0, "q_num_heads");
-    Value k = split(1, "kv_num_heads"), v = split(2, "kv_num_heads");
-    const Type type = n.importer().type(q);
-    const Dims qd = type.dims;
-    const Dims kd = n.importer().type(k).dims;
-    if (kd[1] == 0 || qd[1] % kd[1] != 0)
-        n.fail(fmt::format("Attention has {} heads of queries on {} of keys", qd[1], kd[1]));
-    k = repeat_heads(n, k, qd[1] / kd[1]);
-    v = repeat_heads(n, v, qd[1] / kd[1]);
-    const double scale = n.number("scale", 1 / std::sqrt(static_cast<double>(qd[3])));
-    Value scores = b.op("matmul", {q, b.transpose(k, {0, 1, 3, 2})}, {{"transpose_a", false}, {"transpose_b", false}});
-    scores = b.mul(scores, scale);
-    // What is masked is -inf behind the cap: before it, tanh would make a number of it that counts.
-    if (const double cap = n.number("softcap", 0); cap > 0) scores = b.mul(b.op("tanh", {b.mul(scores, 1 / cap)}), cap);
-    const double minus_infinity = -std::numeric_limits<double>::infinity();
-    if (n.has(3)) {
-        Value mask = attention_mask(n, kd[2]);
-        if (n.type(3).dtype == DType::boolean)
-            mask = b.op("select", {mask, b.scalar(type.dtype, 0), b.scalar(type.dtype, minus_infinity)});
-        scores = b.add(scores, b.cast(mask, type.dtype));
-    }
-    if (n.integer("is_causal", 0) != 0) {  // position j is seen from i where j <= i
-        const Dims dims = {qd[2], kd[2]};
-        const Type index = Type::tensor(DType::i64, dims), value = Type::tensor(type.dtype, dims);
-        const ConstPtr seen =
-            ConstExpr::elementwise(Type::tensor(DType::boolean, dims), "le",
-                                   {ConstExpr::affine(index, 0, {0, 1}), ConstExpr::affine(index, 0, {1, 0})});
-        scores = b.add(scores, b.constant(ConstExpr::select(seen, ConstExpr::splat(value, 0),
-                                                            ConstExpr::splat(value, minus_infinity))));
-    }
-    const Value p = n.has(3) ? softmax_or_nothing(b, scores) : b.op("softmax", {scores}, {{"axis", std::int64_t{3}}});
-    Value y = b.op("matmul", {p, v}, {{"transpose_a", false}, {"transpose_b", false}});
+    const Value q = split(0, "q_num_heads"), k = split(1, "kv_num_heads"), v = split(2, "kv_num_heads");
+    AttentionForm form;
+    if (n.has(3)) form.mask = attention_mask(n, b.type(k).dims[2]);
+    form.causal = n.integer("is_causal", 0) != 0;
+    form.scale = n.number("scale", 1 / std::sqrt(static_cast<double>(b.type(q).dims[3])));
+    form.softcap = n.number("softcap", 0);
+    Value y = thunderc::attention(b, q, k, v, form);
     if (joined) {
         const Dims d = n.importer().type(y).dims;
         y = b.reshape(b.transpose(y, {0, 2, 1, 3}), {d[0], d[2], d[1] * d[3]});
@@ -347,50 +297,22 @@ std::string loss_reduction(Node& n) {
     return n.one_of("reduction", {"mean", "sum", "none"});
 }
 
-// What the losses of classes take: scores (N, C, d…) and labels (N, d…). Class weights and unreduced losses are left to
-// the function bodies of ONNX's schemas, as other scalars are.
+// Class weights and unreduced losses are left to the function bodies of ONNX's schemas, as other scalars are. Without
+// an attribute nothing is ignored: every label is a class, so a number that is none will do.
 Value cross_entropy(Node& n, Value scores) {
-    Builder& b = n.b();
-    const Type type = n.importer().type(scores);
-    if (type.rank() < 2 || type.dims[1] == 0)
-        n.fail(fmt::format("{} takes scores of two dimensions or more, the second one for the classes",
-                           n.proto().op_type()),
-               {}, {}, to_string(type));
-    if (is_float(n.type(1).dtype))
-        n.fail(fmt::format("the labels of {} are no classes", n.proto().op_type()),
-               "labels that are probabilities: compute -(labels * log_softmax(logits)).sum(-1).mean() in the model",
-               "integers", to_string(n.type(1)));
-    Dims permutation = {0};
-    for (std::int64_t d = 2; d < type.rank(); ++d) permutation.push_back(d);
-    permutation.push_back(1);
-    const std::int64_t classes = type.dims[1];
-    const std::int64_t rows = type.elements() / classes;
-    const Value x = b.reshape(b.transpose(scores, permutation), {rows, classes});
-    const Value labels = b.reshape(n.input(1), {rows});
+    const RowsOfClasses rows = rows_of_classes(n.b(), scores, n.input(1));
     const std::int64_t ignored = n.integer("ignore_index", -100);
     if (const std::optional<Tensor> known = n.known(1); known && !known->floating())
         for (std::int64_t label : known->i)
-            if (label != ignored && (label < 0 || label >= classes))
-                n.fail(
-                    fmt::format("a label of {} is {}, and there are {} classes", n.proto().op_type(), label, classes));
-    // Without an attribute nothing is ignored: every label is a class, so a number that is none will do.
-    const Attributes attributes = {{"ignore_index", ignored}};
-    const std::vector<Value> results = b.emit("cross_entropy", {x, labels}, attributes);
-    Value loss = results[0];
-    if (const double smoothing = label_smoothing(n); smoothing != 0) {
-        // A label is smoothing / C of each class: lse - mean(x) of each row that has one.
-        const Value mean =
-            b.mul(b.reduce_sum(b.cast(x, n.importer().type(results[1]).dtype), {1}), 1 / static_cast<double>(classes));
-        const DType ids = n.importer().type(labels).dtype;
-        const Value valid = b.op("ne", {labels, b.scalar(ids, static_cast<double>(ignored))});
-        const Value zero = b.scalar(n.importer().type(results[1]).dtype, 0);
-        const Value spread = b.reduce_sum(b.op("select", {valid, b.sub(results[1], mean), zero}), {0});
-        loss = b.add(b.mul(loss, 1 - smoothing), b.mul(spread, smoothing));
+            if (label != ignored && (label < 0 || label >= rows.classes))
+                n.fail(fmt::format("a label of {} is {}, and there are {} classes", n.proto().op_type(), label,
+                                   rows.classes));
+    const double smoothing = label_smoothing(n);
+    if (smoothing != 0)
         n.importer().report().done("label smoothing", n.proto().name(),
                                    fmt::format("{}, of the traced call: the exporter dropped it", smoothing));
-    }
-    if (loss_reduction(n) == "mean") loss = b.div(loss, b.op("cross_entropy_weight", {labels}, attributes));
-    return b.cast(loss, type.dtype);
+    return n.b().cast(cross_entropy_of_rows(n.b(), rows, ignored, smoothing, loss_reduction(n) == "mean"),
+                      n.importer().type(scores).dtype);
 }
 
 bool reduces_without_class_weights(Node& n) {

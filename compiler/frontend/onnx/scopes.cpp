@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "compiler/frontend/shared/wrapper.h"
+
 namespace thunderc::onnx_frontend {
 namespace {
 
@@ -118,11 +120,7 @@ std::string wrapper_prefix(const onnx::GraphProto& graph) {
         for (std::size_t k = 0; k + 1 < path.size() && k < hierarchy.size(); ++k)
             if (!path[k].empty() && path[k].find('.') == std::string::npos) classes[path[k]] = hierarchy[k];
     }
-    if (firsts.size() != 1) return "";
-    const std::string& first = *firsts.begin();
-    const auto known = classes.find(first);
-    if (known != classes.end()) return known->second.starts_with("torch.nn.") ? "" : first + ".";
-    return first == "model" || first == "module" ? first + "." : "";
+    return thunderc::wrapper_prefix(firsts, classes);
 }
 
 std::string class_of_module(const onnx::NodeProto& node) {

@@ -33,11 +33,7 @@ std::string class_of_module(const onnx::NodeProto& node);
 // Where the node stands, for messages: its module, or itself where it stands in none.
 std::string place_of(const onnx::NodeProto& node);
 
-// Exports are often made of a small module that wraps the model and gives the logits or the loss alone. Its attribute
-// then stands before every parameter's name ("model." in "model.lm_head.weight") and is not in any checkpoint. Returns
-// that prefix with its dot, or "". It is taken for a wrapper's where all parameters and module scopes of the graph
-// begin with it and the module so called is not a container of torch's own (a Sequential's "net." is part of the names
-// in a checkpoint).
+// The prefix of the module that was wrapped for the export, with its dot; see shared/wrapper.h.
 std::string wrapper_prefix(const onnx::GraphProto& graph);
 
 }  // namespace thunderc::onnx_frontend

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/frontend/onnx/dimensions.h"
+#include "compiler/frontend/shared/dimensions.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 
 #include "compiler/support/error.h"
 
-namespace thunderc::onnx_frontend {
+namespace thunderc {
 namespace {
 
 struct Symbol {
@@ -22,10 +22,8 @@ struct Symbol {
     int axis = 0;            // where it is seen first
 };
 
-// One name for each dimension that is not static: its own, or its place where the exporter gave it none.
-std::string symbol_name(const onnx::ValueInfoProto& input, int d) {
-    const auto& dim = input.type().tensor_type().shape().dim(d);
-    return dim.dim_param().empty() ? fmt::format("{}.{}", input.name(), d) : dim.dim_param();
+bool is_static(const DeclaredInput& input, std::size_t d) {
+    return input.shape[d].symbol.empty();
 }
 
 bool has(std::string name, std::string_view word) {
@@ -48,67 +46,56 @@ bool names_positions(const std::string& name) {
 
 class Binder {
   public:
-    Binder(const onnx::GraphProto& graph, const CompileOptions& options) : options_(options) {
-        std::set<std::string> initializers;
-        for (const auto& tensor : graph.initializer()) initializers.insert(tensor.name());
-        for (const auto& input : graph.input())
-            if (!initializers.contains(input.name())) inputs_.push_back(&input);
-    }
+    Binder(const std::vector<DeclaredInput>& inputs, const CompileOptions& options)
+        : options_(options), inputs_(inputs) {}
 
-    std::vector<GraphInput> run() {
-        for (const auto* input : inputs_) collect(*input);
+    BoundInputs run() {
+        for (const DeclaredInput& input : inputs_) collect(input);
         bind_axis(0, options_.batch, "--batch");
         bind_axis(1, options_.seq, "--seq");
         for (const auto& [name, value] : options_.dims) bind_name(name, value);
         require_bound();
-        std::vector<GraphInput> out;
-        for (const auto* input : inputs_) out.push_back(bound(*input));
+        BoundInputs out;
+        for (const DeclaredInput& input : inputs_) out.inputs.push_back(bound(input));
+        for (const auto& [name, symbol] : symbols_) out.symbols.emplace(name, symbol.value);
         return out;
     }
 
   private:
-    void collect(const onnx::ValueInfoProto& input) {
-        if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape()) {
-            Diagnostic d;
-            d.message = fmt::format("the input {} has no shape", input.name());
-            d.help = "export the model again with shapes for all its inputs";
-            throw UserError(std::move(d));
-        }
-        const auto& shape = input.type().tensor_type().shape();
-        for (int d = 0; d < shape.dim_size(); ++d) {
-            if (shape.dim(d).has_dim_value()) continue;
+    void collect(const DeclaredInput& input) {
+        for (std::size_t d = 0; d < input.shape.size(); ++d) {
+            if (is_static(input, d)) continue;
+            const std::string& name = input.shape[d].symbol;
             Symbol symbol;
-            symbol.axis = d;
-            symbol.where = fmt::format("dimension {} of the input {}", d, input.name());
-            const bool usual = d == 0 ? !names_positions(symbol_name(input, 0)) : !names_batch(symbol_name(input, d));
-            symbol.flag =
-                d > 1 || !usual ? fmt::format("--dim {}=N", symbol_name(input, d)) : (d == 0 ? "--batch N" : "--seq N");
-            symbols_.emplace(symbol_name(input, d), std::move(symbol));
+            symbol.axis = static_cast<int>(d);
+            symbol.where = fmt::format("dimension {} of the input {}", d, input.name);
+            const bool usual = d == 0 ? !names_positions(name) : !names_batch(name);
+            symbol.flag = d > 1 || !usual ? fmt::format("--dim {}=N", name) : (d == 0 ? "--batch N" : "--seq N");
+            symbols_.emplace(name, std::move(symbol));
         }
     }
 
-    void bind_axis(int axis, std::int64_t value, const std::string& flag) {
+    void bind_axis(std::size_t axis, std::int64_t value, const std::string& flag) {
         if (value == 0) return;
         bool symbolic = false;
-        for (const auto* input : inputs_) {
-            const auto& shape = input->type().tensor_type().shape();
-            if (axis >= shape.dim_size() || shape.dim(axis).has_dim_value()) continue;
-            if (symbols_.at(symbol_name(*input, axis)).axis != axis) continue;
-            refuse_other_axis(*input, axis, value, flag);
-            bind(symbol_name(*input, axis), value, fmt::format("{} {}", flag, value));
+        for (const DeclaredInput& input : inputs_) {
+            if (axis >= input.shape.size() || is_static(input, axis)) continue;
+            const std::string& name = input.shape[axis].symbol;
+            if (symbols_.at(name).axis != static_cast<int>(axis)) continue;
+            refuse_other_axis(input, axis, value, flag);
+            bind(name, value, fmt::format("{} {}", flag, value));
             symbolic = true;
         }
         if (symbolic) return;
         // A static graph: the first input that has such a dimension says what it is.
-        for (const auto* input : inputs_) {
-            const auto& shape = input->type().tensor_type().shape();
-            if (axis >= shape.dim_size()) continue;
-            const std::int64_t is = shape.dim(axis).dim_value();
+        for (const DeclaredInput& input : inputs_) {
+            if (axis >= input.shape.size()) continue;
+            const std::int64_t is = input.shape[axis].value;
             if (is == value) return;
             Diagnostic d;
             d.message =
                 fmt::format("{} {} does not match the model, which was exported with a static shape", flag, value);
-            d.expected = fmt::format("{} in dimension {} of the input {}", is, axis, input->name());
+            d.expected = fmt::format("{} in dimension {} of the input {}", is, axis, input.name);
             d.actual = std::to_string(value);
             d.help = fmt::format("leave {} out, or export with dynamic axes (dynamic_shapes={{...}})", flag);
             fail_usage(std::move(d));
@@ -121,14 +108,14 @@ class Binder {
 
     // A program takes dimension 0 for the batch, and windows of tokens along dimension 1: of a model whose own names
     // say the other way about, --batch would be the length.
-    void refuse_other_axis(const onnx::ValueInfoProto& input, int axis, std::int64_t value,
+    void refuse_other_axis(const DeclaredInput& input, std::size_t axis, std::int64_t value,
                            const std::string& flag) const {
-        const std::string name = symbol_name(input, axis);
+        const std::string& name = input.shape[axis].symbol;
         if (!(axis == 0 ? names_positions(name) : names_batch(name))) return;
         std::vector<std::string> flags;
         for (const auto& [known, symbol] : symbols_) flags.push_back(fmt::format("--dim {}=N", known));
         Diagnostic d;
-        d.message = fmt::format("{} {} would bind the dimension {} of the input {}", flag, value, name, input.name());
+        d.message = fmt::format("{} {} would bind the dimension {} of the input {}", flag, value, name, input.name);
         d.expected = axis == 0 ? "the batch in dimension 0" : "positions in dimension 1";
         d.actual = fmt::format("{} in dimension {}", name, axis);
         d.help = fmt::format(
@@ -183,36 +170,30 @@ class Binder {
         fail_usage(std::move(d));
     }
 
-    GraphInput bound(const onnx::ValueInfoProto& input) const {
-        GraphInput out;
-        out.name = input.name();
-        out.data_type = input.type().tensor_type().elem_type();
-        const auto& shape = input.type().tensor_type().shape();
-        for (int d = 0; d < shape.dim_size(); ++d)
-            out.dims.push_back(shape.dim(d).has_dim_value() ? shape.dim(d).dim_value()
-                                                            : symbols_.at(symbol_name(input, d)).value);
+    ShapedInput bound(const DeclaredInput& input) const {
+        ShapedInput out;
+        out.name = input.name;
+        for (const DeclaredInput::Extent& extent : input.shape)
+            out.dims.push_back(extent.symbol.empty() ? extent.value : symbols_.at(extent.symbol).value);
         // Batched is what shares dimension 0 with the first input, by symbol or by size.
-        if (shape.dim_size() > 0) {
-            const auto& first = inputs_.front()->type().tensor_type().shape();
-            out.batch_last = !shape.dim(0).has_dim_value() && names_positions(symbol_name(input, 0)) &&
-                             shape.dim_size() > 1 && !shape.dim(1).has_dim_value() &&
-                             names_batch(symbol_name(input, 1));
-            out.batched = first.dim_size() > 0 && first.dim(0).has_dim_value() == shape.dim(0).has_dim_value() &&
-                          (shape.dim(0).has_dim_value() ? first.dim(0).dim_value() == shape.dim(0).dim_value()
-                                                        : symbol_name(*inputs_.front(), 0) == symbol_name(input, 0));
-        }
+        if (input.shape.empty()) return out;
+        const DeclaredInput& first = inputs_.front();
+        out.batch_last = !is_static(input, 0) && names_positions(input.shape[0].symbol) && input.shape.size() > 1 &&
+                         !is_static(input, 1) && names_batch(input.shape[1].symbol);
+        out.batched = !first.shape.empty() && first.shape[0].symbol == input.shape[0].symbol &&
+                      (!is_static(input, 0) || first.shape[0].value == input.shape[0].value);
         return out;
     }
 
     const CompileOptions& options_;
-    std::vector<const onnx::ValueInfoProto*> inputs_;
+    const std::vector<DeclaredInput>& inputs_;
     std::map<std::string, Symbol> symbols_;
 };
 
 }  // namespace
 
-std::vector<GraphInput> bind_inputs(const onnx::GraphProto& graph, const CompileOptions& options) {
-    return Binder(graph, options).run();
+BoundInputs bind_inputs(const std::vector<DeclaredInput>& inputs, const CompileOptions& options) {
+    return Binder(inputs, options).run();
 }
 
-}  // namespace thunderc::onnx_frontend
+}  // namespace thunderc

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Einsum, taken apart into views, sums and batched products.
+#include "compiler/frontend/shared/einsum.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +9,9 @@
 #include <map>
 #include <utility>
 
-#include "compiler/frontend/onnx/importer.h"
+#include "compiler/support/error.h"
 
-namespace thunderc::onnx_frontend {
+namespace thunderc {
 namespace {
 
 // A value and a label for each of its dimensions. Dimensions of an ellipsis have digits, counted from its end.
@@ -23,9 +24,10 @@ struct Term {
 
 class Einsum {
   public:
-    explicit Einsum(Node& n) : n_(n), b_(n.b()) {}
+    Einsum(Builder& b, std::string equation, std::vector<Value> operands)
+        : b_(b), equation_(std::move(equation)), operands_(std::move(operands)) {}
 
-    void run() {
+    Value run() {
         parse();
         for (Term& term : terms_) {
             diagonals(term);
@@ -39,12 +41,15 @@ class Einsum {
             terms_.erase(terms_.begin() + static_cast<std::ptrdiff_t>(second));
             terms_[first] = product;
         }
-        n_.output(0, arranged(terms_[0], result_));
+        return arranged(terms_[0], result_);
     }
 
   private:
     [[noreturn]] void malformed(const std::string& why) const {
-        n_.fail(fmt::format("the equation of Einsum {}", why), {}, {}, fmt::format("\"{}\"", equation_));
+        Diagnostic d;
+        d.message = fmt::format("the equation of Einsum {}", why);
+        d.actual = fmt::format("\"{}\"", equation_);
+        throw UserError(std::move(d));
     }
 
     // The labels of one operand, with its ellipsis written out; `rank` -1: as many of those as any operand has.
@@ -70,7 +75,6 @@ class Einsum {
     }
 
     void parse() {
-        equation_ = n_.string("equation", "");
         std::string text;
         std::copy_if(equation_.begin(), equation_.end(), std::back_inserter(text), [](char c) { return c != ' '; });
         const std::size_t arrow = text.find("->");
@@ -81,11 +85,12 @@ class Einsum {
                 parts.emplace_back();
             else
                 parts.back() += c;
-        if (parts.size() != n_.inputs())
-            malformed(fmt::format("is of {} operands, and there are {}", parts.size(), n_.inputs()));
+        if (parts.size() != operands_.size())
+            malformed(fmt::format("is of {} operands, and there are {}", parts.size(), operands_.size()));
         for (std::size_t k = 0; k < parts.size(); ++k) {
-            const Term& term = terms_.emplace_back(Term{n_.input(k), labels_of(parts[k], n_.type(k).rank())});
-            const Dims dims = n_.type(k).dims;
+            const Term& term =
+                terms_.emplace_back(Term{operands_[k], labels_of(parts[k], b_.type(operands_[k]).rank())});
+            const Dims dims = b_.type(operands_[k]).dims;
             for (std::size_t d = 0; d < dims.size(); ++d) {
                 std::int64_t& size = sizes_.try_emplace(term.labels[d], dims[d]).first->second;
                 if (size == 1) size = dims[d];
@@ -246,26 +251,18 @@ class Einsum {
         return {b_.reshape(v, dims), result};
     }
 
-    Node& n_;
     Builder& b_;
     std::string equation_, result_;
+    std::vector<Value> operands_;
     std::vector<Term> terms_;
     std::map<char, std::int64_t> sizes_;
     std::int64_t most_hidden_ = 0;
 };
 
-void einsum(Node& n) {
-    Einsum(n).run();
-}
-
-constexpr OpImporter einsum_importers[] = {
-    {"Einsum", 13, last_opset, einsum, computed},
-};
-
 }  // namespace
 
-std::span<const OpImporter> einsum_ops() {
-    return einsum_importers;
+Value einsum(Builder& b, const std::string& equation, const std::vector<Value>& operands) {
+    return Einsum(b, equation, operands).run();
 }
 
-}  // namespace thunderc::onnx_frontend
+}  // namespace thunderc
