@@ -87,7 +87,7 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
 }
 
 void ModelOptions::add_graph_to(CLI::App& app) {
-    app.add_option("model", model, "the exported graph: an ONNX file")
+    app.add_option("model", model, "the exported model: a .pt2 file of torch.export.save, or an ONNX file")
         ->required()
         ->check(not_empty())
         ->type_name("MODEL");

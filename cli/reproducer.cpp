@@ -25,13 +25,18 @@ std::string shell_word(const std::string& word) {
 
 namespace {
 
+// What the model's file is called in the reproducer's folder.
+std::string model_name(const CommandLine& command) {
+    return fs::path(command.model).extension() == ".pt2" ? "model.pt2" : "model.onnx";
+}
+
 // As it is run in the reproducer's folder.
 std::string command_text(const CommandLine& command) {
     std::string text = "thunderc";
     for (std::size_t k = 1; k < command.words.size(); ++k) {
         const std::string& word = command.words[k];
-        text += " " + shell_word(!command.model.empty() && word == command.model ? "model.onnx"
-                                 : !command.out.empty() && word == command.out   ? "out"
+        text += " " + shell_word(!command.model.empty() && word == command.model ? model_name(command)
+                                 : !command.out.empty() && word == command.out   ? std::string("out")
                                                                                  : word);
     }
     return text;
@@ -67,9 +72,9 @@ void fill(const fs::path& folder, const std::exception& error, const CommandLine
         write(folder / fmt::format("before_{}.txt", failure->pass()), failure->before);
     if (command.model.empty()) return;
     try {
-        write_graph(command.model, folder / "model.onnx");
+        write_graph(command.model, folder / model_name(command));
     } catch (const UserError&) {  // the file cannot be read: then it is the file that the bug is about
-        if (fs::is_regular_file(command.model)) fs::copy_file(command.model, folder / "model.onnx");
+        if (fs::is_regular_file(command.model)) fs::copy_file(command.model, folder / model_name(command));
     }
 }
 

@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <fstream>
+#include <memory>
 #include <string>
 #include <system_error>
+#include <utility>
 
+#include "compiler/frontend/file_kinds.h"
 #include "compiler/frontend/onnx/onnx_frontend.h"
+#include "compiler/frontend/pt2/pt2_frontend.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -26,14 +28,15 @@ Module import_model(const std::filesystem::path& path, const CompileOptions& opt
     if (!std::filesystem::is_regular_file(status))
         fail(fmt::format("{} is a device or a pipe, not a file", path.string()),
              "write the model into a file, and give its path");
-    std::ifstream file(path, std::ios::binary);
-    if (!file) fail(fmt::format("{} cannot be read", path.string()), "check the file's permissions");
-    std::array<char, 4> magic{};
-    file.read(magic.data(), magic.size());
-    if (file.gcount() == 4 && magic == std::array<char, 4>{'P', 'K', '\x03', '\x04'})
-        fail(fmt::format("{} is a zip archive, as TorchScript and torch.export write; only ONNX files are read",
-                         path.string()),
-             "export the model with torch.onnx.export(model, args, \"model.onnx\", dynamo=True)");
+    switch (const FileKind kind = kind_of_file(path)) {
+        case FileKind::zip: {
+            auto archive = std::make_shared<const ZipArchive>(path);
+            if (is_pt2(*archive)) return import_pt2(std::move(archive), options, report);
+            refuse_archive(*archive);
+        }
+        case FileKind::onnx: break;
+        default: refuse_file(path, kind);
+    }
     return import_onnx(path, options, report);
 }
 
@@ -43,6 +46,7 @@ Module import_model(const std::filesystem::path& path, const CompileOptions& opt
 }
 
 void write_graph(const std::filesystem::path& model, const std::filesystem::path& out) {
+    if (kind_of_file(model) == FileKind::zip) return write_pt2_graph(ZipArchive(model), out);
     write_onnx_graph(model, out);
 }
 

@@ -23,7 +23,8 @@ Module import_model(const std::filesystem::path& path, const CompileOptions& opt
 Module import_model(const std::filesystem::path& path, const CompileOptions& options);
 
 // Writes the model again without its weights, for the report of a bug: float initializers of more than 1 KiB refer to
-// an external file that is not there, as in an export whose weights were left out. Everything else is kept.
+// an external file that is not there, as in an export whose weights were left out; in a .pt2 file the weights are
+// empty. Everything else is kept.
 void write_graph(const std::filesystem::path& model, const std::filesystem::path& out);
 
 }  // namespace thunderc

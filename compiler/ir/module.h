@@ -234,6 +234,9 @@ struct Module {
     Phase phase = Phase::values;
     // The export lists all parameters of the model: one that nothing reads was told of when it was read. Not printed.
     bool lists_parameters = false;
+    // What is a parameter, what it is called and what is tied stands in the export: nothing of it is looked for. Not
+    // printed.
+    bool names_are_given = false;
     // The exporter left tensors apart that are equal, as TorchScript's does in training mode: what is one in the graph
     // is one in the model. Not printed.
     bool merges_nothing = false;

@@ -56,8 +56,8 @@ TEST(FrontendErrors, Empty) {
 TEST(FrontendErrors, ZipArchive) {
     EXPECT_EQ(
         error_in_bytes("thunderc_zip.onnx", std::string("PK\x03\x04") + "more"),
-        "error: thunderc_zip.onnx is a zip archive, as TorchScript and torch.export write; only ONNX files are read\n"
-        "help: export the model with torch.onnx.export(model, args, \"model.onnx\", dynamo=True)\n");
+        "error: thunderc_zip.onnx is a damaged zip archive: it has no list of its entries, as one that was cut off\n"
+        "help: save or copy the file again\n");
 }
 
 TEST(FrontendErrors, Truncated) {

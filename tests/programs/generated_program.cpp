@@ -136,12 +136,15 @@ GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& m
     // The build folder in it makes the next run quick; what is not a whole program is nobody's.
     if (!fs::exists(folder_ / "out/.thunderc-manifest")) fs::remove_all(folder_ / "out");
     reference_ = nlohmann::json::parse(read_file(fixture("reference.json")));
-    if (!step(fmt::format("'{}' {} '{}' -o out {}", THUNDERC, command, fixture(graph + ".onnx").string(), options_)))
-        return;
+    if (!step(fmt::format("'{}' {} '{}' -o out {}", THUNDERC, command, graph_file(), options_))) return;
     tell_of_compiler(folder_ / "out" / build_);
     built_ = step(configure("-DTESTS=OFF")) && step("cmake --build out/" + build_);
     // A fixture of several graphs says of each what it takes, to whom it may concern.
     if (command == "train" && reference_.contains("inputs")) write_large_feed("feed.safetensors", 1);
+}
+
+std::string GeneratedProgram::graph_file() const {
+    return fixture(graph_ + (graph_.starts_with("ep") ? ".pt2" : ".onnx")).string();
 }
 
 std::string GeneratedProgram::configure(const std::string& options) const {
@@ -189,8 +192,7 @@ Outcome GeneratedProgram::train(const std::string& arguments, const std::string&
 }
 
 Outcome GeneratedProgram::compiler(const std::string& command, const std::string& more) const {
-    return shell(folder_, fmt::format("'{}' {} '{}' {} {}", THUNDERC, command, fixture(graph_ + ".onnx").string(),
-                                      options_, more));
+    return shell(folder_, fmt::format("'{}' {} '{}' {} {}", THUNDERC, command, graph_file(), options_, more));
 }
 
 Outcome GeneratedProgram::run(const std::string& arguments) const {

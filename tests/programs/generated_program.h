@@ -34,7 +34,8 @@ enum class Compiled : std::uint8_t { as_usual, lightly, quickly };
 
 class GeneratedProgram {
   public:
-    // Writes and builds the program of tests/fixtures/<model>/<graph>.onnx in a folder <name> of the build folder. Two
+    // Writes and builds the program of tests/fixtures/<model>/<graph>.onnx (of graphs that begin with "ep": .pt2) in a
+    // folder <name> of the build folder. Two
     // tests may share a program: the second waits for the first, and builds only what changed. `command` is train or
     // emit. More than one rank: a program that communicates by MPI. For another CPU the same text is built once more.
     // The files of a program that trains on one rank are compiled as one, which takes half as long; each by itself, as
@@ -70,6 +71,7 @@ class GeneratedProgram {
   private:
     bool step(const std::string& command);
     std::string configure(const std::string& options) const;  // the command
+    std::string graph_file() const;
 
     std::string model_, graph_, options_, failure_, build_ = "build", variables_, runtime_;  // build_: the folder
     Cpu cpu_;

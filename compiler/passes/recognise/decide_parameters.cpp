@@ -64,7 +64,8 @@ class Decider {
                 report_.done("unused", name(k), "nothing reads it: left out");
                 continue;
             }
-            const std::string restored = sites.empty() ? name(k) : names.target(k, sites.front(), true);
+            const std::string restored =
+                sites.empty() || module_.names_are_given ? name(k) : names.target(k, sites.front(), true);
             decide(k, restored, out.exporters_scopes, decision);
             if (evaluated_of_parameters(k, decision, names)) evaluated_.push_back(k);
             if (decision.verdict == Decision::Verdict::constant) report_.done("constant", name(k), decision.why);

@@ -68,8 +68,9 @@ class Lifter {
         const ArgInfo& info = main_.argument_info[k];
         const std::string& name = info.names.front();
         const std::shared_ptr<const WeightSource> source = info.sources.empty() ? nullptr : info.sources.front();
-        if (info.kind == ArgInfo::Kind::buffer) {
-            add(k, name, sites, source);  // the module that moves it has named it
+        if (info.kind == ArgInfo::Kind::buffer || module_.names_are_given) {
+            Lifted& lifted = add(k, name, sites, source);  // the module that moves it has named it, or the export
+            if (!info.aliases.empty()) lifted.aliases = info.aliases.front();
             return;
         }
         // Names in the order of use. An op that takes the initializer speaks for one name.
@@ -247,7 +248,7 @@ class Lifter {
                 fmt::format("the exporter evaluated {} over the parameter; this is not the checkpoint's tensor", what);
             folded_[{without_numbers(name), what}].push_back(name);
         }
-        if (names_.was_transposed(k, sites)) {
+        if (!module_.names_are_given && names_.was_transposed(k, sites)) {
             std::swap(lifted.type.dims[0], lifted.type.dims[1]);
             lifted.transposed = true;
         }
@@ -277,6 +278,7 @@ class Lifter {
     // may as well be those of a head that began as a copy, so the guess is said; two that each have a name of the
     // model's own are no copies of the exporter's.
     void tie_head() {
+        if (module_.names_are_given) return;
         for (std::size_t t = 0; t < lifted_.size(); ++t) {
             if (!lifted_[t].table) continue;
             for (std::size_t h = 0; h < lifted_.size(); ++h) {

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/frontend/file_kinds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+constexpr const char* export_help =
+    "export the model: torch.export.save(torch.export.export(model, args), \"model.pt2\"), or torch.onnx.export(model, "
+    "args, \"model.onnx\", dynamo=True, optimize=False)";
+
+// Weights without a graph.
+[[noreturn]] void refuse_weights(const std::filesystem::path& path, std::string_view what, bool init) {
+    fail(fmt::format("{} {}: weights, and no graph of a model", path.string(), what),
+         fmt::format("{}{}", export_help, init ? "; its program begins with such weights by --init" : ""));
+}
+
+bool has_entry(const ZipArchive& archive, std::string_view part) {
+    return std::any_of(archive.entries().begin(), archive.entries().end(),
+                       [&](const auto& entry) { return entry.first.find(part) != std::string::npos; });
+}
+
+}  // namespace
+
+FileKind kind_of_file(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) fail(fmt::format("{} cannot be read", path.string()), "check the file's permissions");
+    std::array<char, 16> bytes{};
+    file.read(bytes.data(), bytes.size());
+    const std::string_view begin(bytes.data(), static_cast<std::size_t>(file.gcount()));
+    if (begin.starts_with("PK\x03\x04") || begin.starts_with("PK\x05\x06")) return FileKind::zip;
+    if (begin.starts_with("GGUF")) return FileKind::gguf;
+    if (begin.starts_with("\x89HDF")) return FileKind::hdf5;
+    // A pickle of protocol 2 or later begins with its number; before torch 1.6 a whole file was one.
+    if (begin.size() > 2 && begin[0] == '\x80' && begin[1] >= 2 && begin[1] <= 5) return FileKind::pickle;
+    if (begin.size() > 9 && begin[8] == '{') {  // the length of a header of JSON
+        std::uint64_t length = 0;
+        std::memcpy(&length, begin.data(), 8);
+        if (length < (std::uint64_t{1} << 32)) return FileKind::safetensors;
+    }
+    return FileKind::onnx;
+}
+
+void refuse_file(const std::filesystem::path& path, FileKind kind) {
+    switch (kind) {
+        case FileKind::safetensors: refuse_weights(path, "is a safetensors file", true);
+        case FileKind::gguf: refuse_weights(path, "is a GGUF file, as llama.cpp reads", false);
+        case FileKind::hdf5: refuse_weights(path, "is an HDF5 file, as Keras writes", false);
+        case FileKind::pickle: refuse_weights(path, "is a pickle, as torch.save wrote before PyTorch 1.6", false);
+        case FileKind::onnx:
+        case FileKind::zip: break;
+    }
+    throw InternalError("a file that is read is refused");
+}
+
+void refuse_archive(const ZipArchive& archive) {
+    const std::string path = archive.path().string();
+    if (archive.find("serialized_exported_program.json") != nullptr)
+        fail(fmt::format("{} is a program of torch.export in the form that PyTorch saved before 2.8, which is not "
+                         "supported",
+                         path),
+             "load and save it with PyTorch 2.13: torch.export.save(torch.export.load(\"model.pt2\"), \"again.pt2\")");
+    if (has_entry(archive, "data/aotinductor/"))
+        fail(fmt::format("{} is a package of AOTInductor, which has compiled code and no graph", path),
+             "save the program itself: torch.export.save(program, \"model.pt2\")");
+    if (has_entry(archive, "/models/"))
+        fail(fmt::format("{} has no model of the name \"model\"", path),
+             "save the program by itself: torch.export.save(program, \"model.pt2\")");
+    if (has_entry(archive, "/code/") && has_entry(archive, "constants.pkl"))
+        fail(fmt::format("{} is a TorchScript archive, as torch.jit.save writes; such files are not read", path),
+             export_help);
+    if (has_entry(archive, "data.pkl"))
+        fail(fmt::format("{} was written by torch.save: weights, or the objects of a model, and no graph of one", path),
+             export_help);
+    fail(fmt::format("{} is a zip archive, and none of torch.export.save", path), export_help);
+}
+
+}  // namespace thunderc

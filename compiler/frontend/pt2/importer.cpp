@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/frontend/pt2/importer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "compiler/analysis/parameter_names.h"
+#include "compiler/frontend/pt2/pt2_frontend.h"
+#include "compiler/frontend/pt2/shape_expression.h"
+#include "compiler/frontend/shared/inputs.h"
+#include "compiler/frontend/shared/wrapper.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::pt2_frontend {
+namespace {
+
+constexpr int deepest_graph = 32;  // graphs within graphs
+
+// Names of nodes, modules and parameters stand in comments of generated text.
+std::string plain(std::string text) {
+    for (char& c : text)
+        if (static_cast<unsigned char>(c) < ' ' || c == '\\' || c == '\x7f') c = '_';
+    return text;
+}
+
+// "linear" of "aten.linear.default"; of other operators all but the overload.
+std::string operator_name(std::string target) {
+    target.resize(std::min(target.rfind('.'), target.size()));
+    return target.starts_with("aten.") ? target.substr(5) : target;
+}
+
+Provenance provenance_of(const Call& call) {
+    Provenance out;
+    out.scope = plain(call.scope);
+    out.module_class = plain(call.module_class);
+    out.nodes = {plain(call.name)};
+    out.node_ops = {plain(operator_name(call.target))};
+    return out;
+}
+
+Module empty_module(const std::filesystem::path& path) {
+    Module module;
+    module.name = path.stem().string();
+    module.names_are_given = true;
+    module.lists_parameters = true;
+    module.merges_nothing = true;
+    module.functions.emplace_back();
+    module.functions.front().name = "main";
+    return module;
+}
+
+// The type of a size that cannot be: above what any tensor has.
+constexpr std::int64_t largest_size = std::int64_t{1} << 40;
+
+}  // namespace
+
+// ---- bindings -------------------------------------------------------------------------------------------------------
+
+Binding Binding::of(Value v) {
+    Binding out;
+    out.kind = Kind::tensor;
+    out.value = v;
+    out.writes = std::make_shared<int>(0);
+    return out;
+}
+
+Binding Binding::of(std::int64_t v) {
+    Binding out;
+    out.kind = Kind::integer;
+    out.integer = v;
+    out.number = static_cast<double>(v);
+    return out;
+}
+
+Binding Binding::of(double v) {
+    Binding out;
+    out.kind = Kind::number;
+    out.number = v;
+    return out;
+}
+
+Binding Binding::of(bool v) {
+    Binding out = of(std::int64_t{v ? 1 : 0});
+    out.kind = Kind::boolean;
+    return out;
+}
+
+// ---- the import -----------------------------------------------------------------------------------------------------
+
+Importer::Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report)
+    : archive_(std::move(archive)),
+      program_(std::make_shared<const Program>(read_program(*archive_))),
+      options_(options),
+      report_(report),
+      weights_(archive_, program_),
+      module_(empty_module(archive_->path())),
+      builder_(module_.main()),
+      integer_values_(module_.main()),
+      moved_(builder_) {}
+
+Module Importer::run() {
+    report_.done(
+        "file", archive_->path().filename().string(),
+        fmt::format("a program of torch.export{}, schema {}",
+                    program_->torch_version.empty() ? "" : " of PyTorch " + program_->torch_version, program_->schema));
+    refuse_unknown();
+    refuse_changes();
+    import_inputs();
+    import_tensors();
+    import_calls(program_->graph);
+    import_outputs();
+    describe_ids(module_.main());
+    strip_wrapper(module_.main(), wrapper(), report_);
+    moved_.end();
+    report_composites(module_.main(), report_);
+    warn_of_unused_inputs(module_.main(), report_);
+    warn_of_eval_mode();
+    return std::move(module_);
+}
+
+DType Importer::dtype(ScalarType type, const std::string& what) {
+    const std::optional<DType> dtype = dtype_of(type);
+    if (!dtype)
+        fail(fmt::format("{} is of type {}, which is not supported", what, name_of(type)),
+             "compute with real numbers of float32 in the model");
+    const std::optional<DType> stored = stored_float(type);
+    if (stored && *stored != *dtype && !warned_precision_) {
+        warned_precision_ = true;
+        const DTypeRow& row = row_of(*stored);
+        const bool as_stored = options_.dtype == "auto" ? row.as_exported : options_.dtype == row.name;
+        if (as_stored && options_.transform == Transform::train)
+            report_.done("precision", what,
+                         fmt::format("is {}: so are products, and the parameters once more in float32", row.torch));
+        else
+            report_.warning("precision", what, fmt::format("is {}: computed in float32", row.torch));
+    }
+    return *dtype;
+}
+
+std::optional<std::int64_t> Importer::size(const Size& size) const {
+    return size.expression.empty() ? size.value : evaluate(size.expression, symbols_);
+}
+
+std::optional<Dims> Importer::dims(const TensorMeta& meta) const {
+    Dims out;
+    for (const Size& extent : meta.sizes) {
+        const std::optional<std::int64_t> value = size(extent);
+        if (!value) return std::nullopt;
+        out.push_back(*value);
+    }
+    return out;
+}
+
+const TensorMeta* Importer::meta(const std::string& name) const {
+    for (auto graph = graphs_.rbegin(); graph != graphs_.rend(); ++graph)
+        if (const auto at = (*graph)->tensors.find(name); at != (*graph)->tensors.end()) return &at->second;
+    const auto at = program_->graph.tensors.find(name);
+    return at == program_->graph.tensors.end() ? nullptr : &at->second;
+}
+
+const Binding& Importer::find(const std::string& name) const {
+    const auto at = names_.find(name);
+    if (at == names_.end())
+        fail(fmt::format("the value {} is used before it is computed", name), "the program is damaged: save it again");
+    if (at->second.is_stale())
+        fail(
+            fmt::format("the model reads {} after it wrote, in place, to memory that it shares", name),
+            "save the program without writes in place: torch.export.save(program.run_decompositions(), \"model.pt2\"), "
+            "or write the line as y = x + 1 instead of x += 1");
+    return at->second;
+}
+
+Binding Importer::resolve(const Argument& argument) const {
+    switch (argument.kind) {
+        case Argument::Kind::name: return find(argument.text);
+        case Argument::Kind::integer:
+        case Argument::Kind::scalar_type: return Binding::of(argument.integer);
+        case Argument::Kind::number: return Binding::of(argument.number);
+        case Argument::Kind::boolean: return Binding::of(argument.integer != 0);
+        case Argument::Kind::list: {
+            Binding out;
+            out.kind = Binding::Kind::list;
+            for (const Argument& item : argument.items) out.items.push_back(resolve(item));
+            return out;
+        }
+        default: return {};
+    }
+}
+
+void Importer::write(const std::string& name, Value v) {
+    Binding& binding = names_.at(name);
+    if (const auto buffer = buffers_.find(name); buffer != buffers_.end()) {
+        // num_batches_tracked, which no program counts.
+        if (is_integer(type(v).dtype)) {
+            counters_.insert(buffer->second);
+        } else {
+            Diagnostic d;
+            d.message =
+                fmt::format("the model changes the buffer {} as it runs, which a program does not do", buffer->second);
+            d.expected = "buffers that stay as they are while the model is computed, but for those of batch norms";
+            d.help =
+                "if it changes in training mode alone, call model.eval() before the export; else leave the change out "
+                "of forward(), and what depends on it make an input";
+            throw UserError(std::move(d));
+        }
+    }
+    if (binding.writes) ++*binding.writes;
+    binding.value = v;
+    binding.seen = binding.writes ? *binding.writes : 0;
+}
+
+void Importer::refuse_changes() const {
+    for (const OutputSpec& output : program_->outputs) {
+        if (output.kind != OutputSpec::Kind::parameter && output.kind != OutputSpec::Kind::input) continue;
+        fail(fmt::format("the model changes {} {} as it runs, which a program does not do",
+                         output.kind == OutputSpec::Kind::parameter ? "the parameter" : "its input", output.target),
+             "leave the change out of forward()");
+    }
+}
+
+// ---- what comes in --------------------------------------------------------------------------------------------------
+
+void Importer::import_inputs() {
+    std::vector<DeclaredInput> declared;
+    std::vector<const TensorMeta*> metas;
+    std::vector<std::tuple<std::size_t, std::size_t, std::string>> derived;  // input, dimension, expression
+    for (const InputSpec& spec : program_->inputs) {
+        if (spec.kind == InputSpec::Kind::other)
+            fail(fmt::format("an input of the model is {}, which is not supported", spec.target),
+                 "export a model of tensors");
+        if (spec.kind != InputSpec::Kind::input) continue;
+        const TensorMeta* of = meta(spec.name);
+        if (of == nullptr)
+            fail(fmt::format("the input {} is a number, which is not supported", spec.name),
+                 "make it a constant of the model, or a tensor");
+        DeclaredInput& one = declared.emplace_back(DeclaredInput{spec.name, {}});
+        metas.push_back(of);
+        for (const Size& size : of->sizes) {
+            const std::optional<std::string> symbol = symbol_of(size.expression);
+            if (!size.expression.empty() && !symbol) {
+                derived.emplace_back(declared.size() - 1, one.shape.size(), size.expression);
+                one.shape.push_back({0, ""});
+            } else {
+                one.shape.push_back({size.value, symbol.value_or("")});
+            }
+        }
+    }
+    BoundInputs bound = bind_inputs(declared, options_);
+    symbols_ = bound.symbols;
+    for (const auto& [input, dimension, expression] : derived) {
+        const std::optional<std::int64_t> value = evaluate(expression, symbols_);
+        if (!value)
+            fail(fmt::format("dimension {} of the input {} is {}, which nothing binds", dimension, declared[input].name,
+                             expression),
+                 "export the model with a dimension of its own for it");
+        bound.inputs[input].dims[dimension] = *value;
+    }
+    check_ranges();
+    for (std::size_t k = 0; k < metas.size(); ++k) {
+        const ShapedInput& input = bound.inputs[k];
+        ArgInfo info = input_info(input, options_, report_);
+        const Type type = Type::tensor(dtype(metas[k]->type, "the input " + input.name), input.dims);
+        if (type.elements() == 0) {  // nobody has to be asked for its numbers
+            bind(input.name, Binding::of(builder_.splat(type, 0)));
+            report_.done("input", input.name,
+                         fmt::format("is a constant without elements, [{}]", to_string(type.dims)));
+            continue;
+        }
+        bind(input.name, Binding::of(module_.main().add_argument(type, value_name(input.name), std::move(info))));
+    }
+}
+
+// Which sizes the model was exported for, by the author or by what the code asks.
+void Importer::check_ranges() const {
+    for (const auto& [symbol, value] : symbols_) {
+        const auto range = program_->ranges.find(symbol);
+        if (range == program_->ranges.end()) continue;
+        const auto& [least, most] = range->second;
+        if ((!least || value >= *least) && (!most || value <= *most)) continue;
+        Diagnostic d;
+        d.message = fmt::format("the dimension {} is {}, and the model was exported for others", symbol, value);
+        d.expected = !most || *most >= largest_size ? fmt::format("{} or more", least.value_or(0))
+                                                    : fmt::format("{} to {}", least.value_or(0), *most);
+        d.actual = std::to_string(value);
+        d.help = "choose another value for --batch, --seq or --dim, or export the model with a wider range";
+        throw UsageError(std::move(d));
+    }
+}
+
+// Parameters, buffers and constants, by the signature. Two names of one tensor are one parameter.
+void Importer::import_tensors() {
+    std::map<std::string, std::size_t> first;  // argument of main, by where the tensor lies
+    std::map<std::string, std::vector<std::string>> names;
+    for (const auto& [name, payload] : program_->payloads)
+        if (payload.meta && !payload.pickled) names[weights_.place(name)].push_back(name);
+    Function& main = module_.main();
+    for (const InputSpec& spec : program_->inputs) {
+        const bool parameter = spec.kind == InputSpec::Kind::parameter;
+        if (!parameter && spec.kind != InputSpec::Kind::buffer && spec.kind != InputSpec::Kind::constant) continue;
+        const std::string what = fmt::format("the {} {}",
+                                             parameter                              ? "parameter"
+                                             : spec.kind == InputSpec::Kind::buffer ? "buffer"
+                                                                                    : "constant",
+                                             spec.target);
+        if (spec.kind == InputSpec::Kind::buffer) buffers_[spec.name] = spec.target;
+        const Type type = weights_.type(spec.target);
+        if (!is_float(type.dtype) || type.elements() == 0) {  // nothing that is trained
+            bind(spec.name, Binding::of(builder_.constant(ConstExpr::dense(weights_.tensor(spec.target)))));
+            continue;
+        }
+        const std::string place = weights_.place(spec.target);
+        if (parameter && !place.empty()) {
+            if (const auto at = first.find(place); at != first.end()) {
+                bind(spec.name, Binding::of(main.arguments[at->second]));
+                continue;
+            }
+        }
+        const Payload& payload = program_->payloads.at(spec.target);
+        dtype(payload.meta->type, what);
+        ArgInfo info;
+        info.kind = parameter ? ArgInfo::Kind::parameter : ArgInfo::Kind::constant;
+        info.names = {plain(spec.target)};
+        info.sources = {weights_.source(spec.target)};
+        if (parameter) {
+            const TensorMeta* of = meta(spec.name);
+            info.trainable = of == nullptr || of->requires_grad;
+            std::vector<std::string> others;
+            if (!place.empty())
+                for (const std::string& name : names[place])
+                    if (name != spec.target) others.push_back(plain(name));
+            if (!others.empty())
+                report_.done("tied", spec.target, fmt::format("also {}: one tensor", fmt::join(others, ", ")));
+            info.aliases = {std::move(others)};
+            first.emplace(place, main.arguments.size());
+        }
+        const Value v = main.add_argument(type, value_name(spec.target), std::move(info));
+        bind(spec.name, Binding::of(v));
+    }
+}
+
+std::string Importer::wrapper() const {
+    std::set<std::string> firsts;
+    const auto add = [&](const std::string& path) {
+        if (!path.empty()) firsts.insert(path.substr(0, path.find('.')));
+    };
+    for (const ArgInfo& info : module_.main().argument_info)
+        if (info.kind == ArgInfo::Kind::parameter || info.kind == ArgInfo::Kind::buffer) {
+            // A parameter of the root itself is in no module that could be a wrapper's.
+            if (!is_dotted(info.names.front())) return "";
+            add(info.names.front());
+        }
+    for (const Op& op : module_.main().ops) add(op.provenance.scope);
+    return wrapper_prefix(firsts, program_->classes);
+}
+
+// ---- calls ----------------------------------------------------------------------------------------------------------
+
+void Importer::import_calls(const Graph& graph) {
+    if (graphs_.size() > deepest_graph) fail("its graphs are nested too deeply", "export a model without control flow");
+    graphs_.push_back(&graph);
+    for (const Call& call : graph.calls) import_call(call);
+    graphs_.pop_back();
+}
+
+std::vector<Binding> Importer::import_subgraph(const Graph& graph, std::span<const Binding> inputs) {
+    if (graph.inputs.size() != inputs.size())
+        fail(fmt::format("a graph within the graph takes {} inputs, and is given {}", graph.inputs.size(),
+                         inputs.size()),
+             "the program is damaged: save it again");
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+        if (graph.inputs[k].kind == Argument::Kind::name) bind(graph.inputs[k].text, inputs[k]);
+    import_calls(graph);
+    std::vector<Binding> out;
+    for (const Argument& output : graph.outputs) out.push_back(resolve(output));
+    return out;
+}
+
+void Importer::import_call(const Call& call) {
+    Provenance provenance = provenance_of(call);
+    // Calls within a graph of a call have no module of their own.
+    if (provenance.scope.empty() && depth_ > 0) {
+        provenance.scope = builder_.provenance().scope;
+        provenance.module_class = builder_.provenance().module_class;
+    }
+    const Provenance around = builder_.provenance();
+    builder_.set_provenance(provenance);
+    ++depth_;
+    try {
+        Node node(*this, call);
+        const OpImporter* importer = find_importer(call.target);
+        check(importer != nullptr, "unknown operators are refused before");
+        if (importer->numbers == computed)
+            for (const Argument& result : call.results)
+                if (const TensorMeta* of = result.kind == Argument::Kind::name ? meta(result.text) : nullptr;
+                    of != nullptr && is_widened(of->type))
+                    node.fail(fmt::format("{} of {} is not supported", node.op(), name_of(of->type)),
+                              "compute with torch.int64 in the model");
+        importer->import(node);
+        // What may be the operand's memory: a write to the one is one to the other.
+        const Argument* from = node.at(0);
+        if (importer->memory == view && from != nullptr && from->kind == Argument::Kind::name) {
+            const auto base = names_.find(from->text);
+            for (const Argument& result : call.results)
+                for (const Argument* one : {&result})
+                    if (one->kind == Argument::Kind::name && base != names_.end() && base->second.writes) {
+                        Binding& made = names_.at(one->text);
+                        made.writes = base->second.writes;
+                        made.seen = base->second.seen;
+                    }
+        }
+        if (writes_in_place(call.target) && from != nullptr && from->kind == Argument::Kind::name &&
+            !call.results.empty() && call.results.front().kind == Argument::Kind::name) {
+            const std::string& result = call.results.front().text;
+            write(from->text, names_.at(result).value);
+            names_[result] = names_.at(from->text);
+        }
+        check_results(call);
+    } catch (UserError& error) {
+        Diagnostic& d = error.diagnostic();
+        if (d.node.empty()) d.node = call.line.empty() ? call.name : fmt::format("{} ({})", call.name, call.line);
+        if (d.op.empty()) d.op = call.target;
+        if (d.module.empty()) d.module = provenance.scope;
+        if (d.help.empty())
+            d.help = "the operator is supported in other forms only, or the program is damaged: save it again";
+        throw;
+    }
+    --depth_;
+    builder_.set_provenance(around);
+}
+
+// What PyTorch says that a call gives is what it gives here.
+void Importer::check_results(const Call& call) {
+    for (const Argument& result : call.results) {
+        if (result.kind != Argument::Kind::name) continue;
+        const TensorMeta* of = meta(result.text);
+        const auto made = names_.find(result.text);
+        if (of == nullptr || made == names_.end() || made->second.kind != Binding::Kind::tensor) continue;
+        const std::optional<Dims> wanted = dims(*of);
+        const std::optional<DType> dtype = dtype_of(of->type);
+        const Type& is = type(made->second.value);
+        if (!wanted || !dtype || (is.dims == *wanted && is.dtype == *dtype)) continue;
+        Diagnostic d;
+        d.message = fmt::format("{} gives another shape or type than the program says", call.target);
+        d.expected = thunderc::to_string(Type::tensor(*dtype, *wanted));
+        d.actual = thunderc::to_string(is);
+        d.help =
+            "the program does not hold for these values of --batch, --seq and --dim, or is damaged; where it was "
+            "exported with fixed shapes, this is a fault of thunderc, which is worth a report";
+        throw UserError(std::move(d));
+    }
+}
+
+// ---- what comes out -------------------------------------------------------------------------------------------------
+
+void Importer::import_outputs() {
+    Function& main = module_.main();
+    std::size_t leaf = 0;
+    std::set<std::string> taken;
+    const auto unique = [&](const std::string& wanted) {
+        std::string name = wanted;
+        for (int n = 1; !taken.insert(name).second; ++n) name = fmt::format("{}_{}", wanted, n);
+        return name;
+    };
+    for (const OutputSpec& output : program_->outputs) {
+        if (output.kind == OutputSpec::Kind::buffer) {
+            const Binding& now = find(output.value.text);
+            const auto graph_name = std::find_if(buffers_.begin(), buffers_.end(),
+                                                 [&](const auto& b) { return b.second == output.target; });
+            if (graph_name == buffers_.end() || now.kind != Binding::Kind::tensor) continue;
+            const Value before = names_.at(graph_name->first).value;
+            if (now.value != before && !moved_.moves(before)) write(graph_name->first, now.value);
+            continue;
+        }
+        if (output.kind == OutputSpec::Kind::other) continue;
+        const std::string key = leaf < program_->output_names.size() ? program_->output_names[leaf] : "";
+        ++leaf;
+        const Binding value = resolve(output.value);
+        if (value.kind != Binding::Kind::tensor) {
+            report_.done("output", key.empty() ? std::to_string(leaf - 1) : key, "is no tensor: left out");
+            continue;
+        }
+        main.results.push_back(value.value);
+        main.result_names.push_back(unique(output.kind == OutputSpec::Kind::loss ? "loss"
+                                           : key.empty()                         ? plain(output.value.text)
+                                                                                 : plain(key)));
+    }
+    if (main.results.empty()) fail("the model gives no tensor", "export a model that returns its logits or its loss");
+    if (!counters_.empty())
+        report_.done("counters", list_of_names({counters_.begin(), counters_.end()}), "are not counted");
+}
+
+void Importer::note_dropout(double rate) {
+    const std::string& scope = builder_.provenance().scope;
+    const std::string& node = builder_.provenance().nodes.front();
+    const std::string place = scope.empty() ? node : scope;
+    if (std::find(dropouts_.begin(), dropouts_.end(), place) == dropouts_.end()) dropouts_.push_back(place);
+    if (std::find(rates_.begin(), rates_.end(), rate) == rates_.end()) rates_.push_back(rate);
+}
+
+void Importer::note_frozen_norm() {
+    const std::string& scope = builder_.provenance().scope;
+    const std::string place = scope.empty() ? builder_.provenance().nodes.front() : scope;
+    if (std::find(norms_.begin(), norms_.end(), place) == norms_.end()) norms_.push_back(place);
+}
+
+void Importer::warn_of_eval_mode() {
+    constexpr std::size_t most = 8;
+    if (!dropouts_.empty() && options_.dropout.value_or(0) == 0)
+        report_.warning(
+            "dropout", list_of_names(dropouts_, most),
+            fmt::format("{} switched off, since the export is of a model in eval() mode: it is trained without the "
+                        "dropout of {} that it has (--dropout P trains with it, as an export of model.train() does)",
+                        dropouts_.size() == 1 ? "is" : fmt::format("these {} are", dropouts_.size()),
+                        fmt::join(rates_, ", ")));
+    if (!norms_.empty())
+        report_.warning(
+            "batch norm", list_of_names(norms_, most),
+            "takes its running statistics, since the export is of a model in eval() mode: they stay as they "
+            "are while scale and bias are trained");
+}
+
+}  // namespace thunderc::pt2_frontend
+
+namespace thunderc {
+
+bool is_pt2(const ZipArchive& archive) {
+    return pt2_frontend::is_program(archive);
+}
+
+void write_pt2_graph(const ZipArchive& archive, const std::filesystem::path& out) {
+    constexpr std::uint64_t small = 1024;  // bytes: what may be no weight
+    archive.write_without(
+        [&](const std::string& name) {
+            const bool weight = name.find("/data/weights/") != std::string::npos && !name.ends_with(".json") &&
+                                archive.find(name)->size > small;
+            return weight || name.find("/data/sample_inputs/") != std::string::npos;
+        },
+        out);
+}
+
+Module import_pt2(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report) {
+    return pt2_frontend::Importer(std::move(archive), options, report).run();
+}
+
+}  // namespace thunderc

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/frontend/pt2/indices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace thunderc::pt2_frontend {
+
+Value wrapped_indices(Node& n, Value index, std::int64_t size) {
+    const Tensor* known = n.importer().known(index);
+    if (known == nullptr || known->floating()) return index;
+    Tensor fixed = *known;
+    bool negative = false;
+    for (std::int64_t& k : fixed.i) {
+        if (k < -size || k >= size)
+            n.fail(fmt::format("{} asks for element {} of {}", n.call().target, k, size),
+                   fmt::format("where this is a table of {0} positions, --seq can be {0} at most without a longer "
+                               "table; else export the model again with these shapes",
+                               size));
+        negative = negative || k < 0;
+        if (k < 0) k += size;
+    }
+    return negative ? n.b().constant(ConstExpr::dense(std::move(fixed))) : index;
+}
+
+Indexed indexed(Node& n, const Dims& data, const std::vector<std::optional<Value>>& given) {
+    Indexed out;
+    for (std::size_t k = 0; k < given.size(); ++k) {
+        if (!given[k]) continue;
+        if (k >= data.size()) n.fail("more indices than dimensions");
+        const Type type = n.importer().type(*given[k]);
+        if (type.dtype == DType::boolean)
+            n.fail("elements are chosen by a mask, so that their number depends on the data",
+                   "write it with torch.where in the model", "indices of integers", to_string(type));
+        const std::optional<Dims> both = out.axes.empty() ? type.dims : broadcast(out.shape, type.dims);
+        if (!both) n.fail("the indices do not broadcast to one another", {}, to_string(out.shape), to_string(type));
+        out.shape = *both;
+        out.axes.push_back(static_cast<std::int64_t>(k));
+        out.indices.push_back(wrapped_indices(n, *given[k], data[k]));
+    }
+    if (out.axes.empty()) n.fail("no dimension is indexed");
+    out.adjacent = out.axes.back() - out.axes.front() + 1 == static_cast<std::int64_t>(out.axes.size());
+    out.permutation = out.axes;
+    for (std::size_t d = 0; d < data.size(); ++d) {
+        if (std::find(out.axes.begin(), out.axes.end(), static_cast<std::int64_t>(d)) != out.axes.end()) continue;
+        out.permutation.push_back(static_cast<std::int64_t>(d));
+        out.rest.push_back(data[d]);
+    }
+    return out;
+}
+
+Value Indexed::rows(Builder& b) const {
+    Dims column = shape;
+    column.push_back(1);
+    std::vector<Value> columns;
+    for (const Value index : indices)
+        columns.push_back(b.reshape(b.broadcast_to(b.cast(index, DType::i64), shape), column));
+    return columns.size() == 1 ? columns[0]
+                               : b.op("concat", columns, {{"axis", static_cast<std::int64_t>(shape.size())}});
+}
+
+Dims Indexed::result_permutation() const {
+    const auto lead = static_cast<std::int64_t>(shape.size());
+    const std::int64_t before = adjacent ? axes.front() : 0;
+    Dims out;
+    for (std::int64_t d = 0; d < before; ++d) out.push_back(lead + d);
+    for (std::int64_t d = 0; d < lead; ++d) out.push_back(d);
+    for (auto d = before; d < static_cast<std::int64_t>(rest.size()); ++d) out.push_back(lead + d);
+    return out;
+}
+
+}  // namespace thunderc::pt2_frontend

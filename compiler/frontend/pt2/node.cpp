@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the importer of one call sees of it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/frontend/pt2/importer.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::pt2_frontend {
+
+void Node::fail(std::string message, std::string help, std::string expected, std::string actual) const {
+    Diagnostic d;
+    d.message = std::move(message);
+    d.help = std::move(help);
+    d.expected = std::move(expected);
+    d.actual = std::move(actual);
+    throw UserError(std::move(d));
+}
+
+std::string Node::op() const {
+    std::string out = call_.target;
+    if (const std::size_t space = out.find('.'); space != std::string::npos) out.erase(0, space + 1);
+    if (const std::size_t overload = out.find('.'); overload != std::string::npos) out.resize(overload);
+    if (writes_in_place(call_.target)) out.pop_back();
+    return out;
+}
+
+// ---- arguments ------------------------------------------------------------------------------------------------------
+
+const Argument* Node::argument(std::string_view name) const {
+    for (const NamedArgument& argument : call_.arguments)
+        if (argument.name == name) return argument.value.kind == Argument::Kind::none ? nullptr : &argument.value;
+    return nullptr;
+}
+
+const Argument* Node::at(std::size_t k) const {
+    return k < call_.arguments.size() ? &call_.arguments[k].value : nullptr;
+}
+
+bool Node::is_tensor(std::string_view name) const {
+    const Argument* found = argument(name);
+    return found != nullptr && found->kind == Argument::Kind::name &&
+           importer_.find(found->text).kind == Binding::Kind::tensor;
+}
+
+Value Node::tensor(std::string_view name) {
+    const Argument* found = argument(name);
+    if (found == nullptr || !is_tensor(name))
+        fail(fmt::format("{} has no tensor \"{}\"", call_.target, name), "the program is damaged: save it again");
+    return importer_.find(found->text).value;
+}
+
+Value Node::operand(std::string_view name, DType dtype) {
+    if (is_tensor(name)) return tensor(name, dtype);
+    const Argument* found = argument(name);
+    const Binding value = found == nullptr ? Binding{} : importer_.resolve(*found);
+    switch (value.kind) {
+        case Binding::Kind::integer:
+        case Binding::Kind::boolean:
+            if (!is_exact(value.integer) && is_integer(dtype)) {
+                Tensor exact(Type::tensor(dtype, {}));
+                exact.i[0] = value.integer;
+                return b().constant(ConstExpr::dense(std::move(exact)));
+            }
+            return b().scalar(dtype, static_cast<double>(value.integer));
+        case Binding::Kind::number: return b().scalar(dtype, value.number);
+        default:
+            fail(fmt::format("{} has neither a tensor nor a number \"{}\"", call_.target, name),
+                 "the program is damaged: save it again");
+    }
+}
+
+std::vector<Value> Node::tensors(std::string_view name) {
+    std::vector<Value> out;
+    for (const std::optional<Value>& v : optional_tensors(name)) {
+        if (!v) fail(fmt::format("an item of \"{}\" of {} is no tensor", name, call_.target));
+        out.push_back(*v);
+    }
+    return out;
+}
+
+std::vector<std::optional<Value>> Node::optional_tensors(std::string_view name) {
+    const Argument* found = argument(name);
+    const Binding value = found == nullptr ? Binding{} : importer_.resolve(*found);
+    if (value.kind != Binding::Kind::list)
+        fail(fmt::format("\"{}\" of {} is no list of tensors", name, call_.target),
+             "the program is damaged: save it again");
+    std::vector<std::optional<Value>> out;
+    for (const Binding& item : value.items) {
+        if (item.kind != Binding::Kind::tensor && item.kind != Binding::Kind::nothing)
+            fail(fmt::format("an item of \"{}\" of {} is no tensor", name, call_.target));
+        out.push_back(item.kind == Binding::Kind::tensor ? std::optional(item.value) : std::nullopt);
+    }
+    return out;
+}
+
+std::int64_t Node::integer(std::string_view name, std::optional<std::int64_t> otherwise) const {
+    const Argument* found = argument(name);
+    if (found == nullptr && otherwise) return *otherwise;
+    const Binding value = found == nullptr ? Binding{} : importer_.resolve(*found);
+    if (value.kind == Binding::Kind::integer || value.kind == Binding::Kind::boolean) return value.integer;
+    // A tensor of one whole number, as where the model computes with sizes.
+    if (value.kind == Binding::Kind::tensor)
+        if (const Tensor* known = importer_.known(value.value);
+            known != nullptr && known->size() == 1 && !known->floating())
+            return known->i[0];
+    fail(fmt::format("\"{}\" of {} is no whole number that is known when compiling", name, call_.target),
+         "shapes are fixed when compiling: make it follow from the shapes of the inputs alone");
+}
+
+double Node::number(std::string_view name, std::optional<double> otherwise) const {
+    const Argument* found = argument(name);
+    if (found == nullptr && otherwise) return *otherwise;
+    const Binding value = found == nullptr ? Binding{} : importer_.resolve(*found);
+    switch (value.kind) {
+        case Binding::Kind::number: return value.number;
+        case Binding::Kind::integer:
+        case Binding::Kind::boolean: return static_cast<double>(value.integer);
+        case Binding::Kind::tensor:
+            if (const Tensor* known = importer_.known(value.value); known != nullptr && known->size() == 1)
+                return known->at(0);
+            break;
+        default: break;
+    }
+    fail(fmt::format("\"{}\" of {} is no number that is known when compiling", name, call_.target),
+         "make it a number in the model");
+}
+
+bool Node::boolean(std::string_view name, bool otherwise) const {
+    return has(name) ? integer(name) != 0 : otherwise;
+}
+
+std::string Node::text(std::string_view name, const std::string& otherwise) const {
+    const Argument* found = argument(name);
+    return found != nullptr && found->kind == Argument::Kind::text ? found->text : otherwise;
+}
+
+std::optional<Dims> Node::integers(std::string_view name) const {
+    const Argument* found = argument(name);
+    if (found == nullptr) return std::nullopt;
+    const Binding value = importer_.resolve(*found);
+    if (value.kind == Binding::Kind::integer) return Dims{value.integer};
+    Dims out;
+    for (const Binding& item : value.items) {
+        if (item.kind != Binding::Kind::integer)
+            fail(fmt::format("\"{}\" of {} has an item that is no whole number", name, call_.target),
+                 "shapes are fixed when compiling: make them follow from the shapes of the inputs alone");
+        out.push_back(item.integer);
+    }
+    if (value.kind != Binding::Kind::list) fail(fmt::format("\"{}\" of {} is no list of numbers", name, call_.target));
+    return out;
+}
+
+std::optional<ScalarType> Node::scalar_type(std::string_view name) const {
+    const Argument* found = argument(name);
+    if (found == nullptr || found->kind != Argument::Kind::scalar_type) return std::nullopt;
+    return static_cast<ScalarType>(found->integer);
+}
+
+std::int64_t Node::axis(std::int64_t axis, std::int64_t rank) const {
+    if (rank == 0 && (axis == 0 || axis == -1)) return 0;  // as torch has it for scalars
+    const std::optional<std::int64_t> normal = normalize_axis(axis, rank);
+    if (!normal)
+        fail(fmt::format("the dimension {} of {} is out of range", axis, call_.target), {},
+             fmt::format("{} to {}", -rank, rank - 1), std::to_string(axis));
+    return *normal;
+}
+
+std::int64_t Node::axis(std::string_view name, std::int64_t rank, std::optional<std::int64_t> otherwise) {
+    return axis(integer(name, otherwise), rank);
+}
+
+const Tensor* Node::known(std::string_view name) {
+    return is_tensor(name) ? importer_.known(tensor(name)) : nullptr;
+}
+
+// ---- results --------------------------------------------------------------------------------------------------------
+
+std::size_t Node::results() const {
+    std::size_t count = 0;
+    for (const Argument& result : call_.results) count += result.kind == Argument::Kind::list ? result.items.size() : 1;
+    return count;
+}
+
+const std::string* Node::result(std::size_t k) const {
+    for (const Argument& result : call_.results) {
+        const std::size_t count = result.kind == Argument::Kind::list ? result.items.size() : 1;
+        if (k < count) {
+            const Argument& one = result.kind == Argument::Kind::list ? result.items[k] : result;
+            return one.kind == Argument::Kind::name ? &one.text : nullptr;
+        }
+        k -= count;
+    }
+    return nullptr;
+}
+
+bool Node::wants(std::size_t k) const {
+    return result(k) != nullptr;
+}
+
+const TensorMeta& Node::result_meta(std::size_t k) const {
+    const std::string* name = result(k);
+    const TensorMeta* of = name == nullptr ? nullptr : importer_.meta(*name);
+    if (of == nullptr)
+        fail(fmt::format("nothing says what {} gives", call_.target), "the program is damaged: save it again");
+    return *of;
+}
+
+DType Node::result_dtype(std::size_t k) {
+    return importer_.dtype(result_meta(k).type, "the result of " + call_.target);
+}
+
+Dims Node::result_dims(std::size_t k) const {
+    const std::optional<Dims> out = importer_.dims(result_meta(k));
+    if (!out)
+        fail(fmt::format("the shape of what {} gives depends on the model's data", call_.target),
+             "shapes are fixed when compiling: write it with torch.where or a mask in the model");
+    return *out;
+}
+
+void Node::give(Value v, std::size_t k) {
+    give(Binding::of(v), k);
+}
+
+void Node::give(Binding binding, std::size_t k) {
+    if (const std::string* name = result(k)) importer_.bind(*name, std::move(binding));
+}
+
+}  // namespace thunderc::pt2_frontend

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions and running sums.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "compiler/frontend/pt2/importer.h"
+
+namespace thunderc::pt2_frontend {
+namespace {
+
+// The dimensions to reduce over, in order: of none all.
+Dims axes_of(Node& n, std::int64_t rank) {
+    Dims axes;
+    const char* name = n.has("dim") ? "dim" : "dims";
+    for (const std::int64_t d : n.integers(name).value_or(Dims{})) axes.push_back(n.axis(d, rank));
+    if (axes.empty()) {
+        axes.resize(static_cast<std::size_t>(rank));
+        std::iota(axes.begin(), axes.end(), 0);
+    }
+    std::sort(axes.begin(), axes.end());
+    return rank == 0 ? Dims{} : axes;
+}
+
+Value reduced(Builder& b, std::string_view op, Value v, const Dims& axes, bool keep) {
+    return axes.empty() ? v : b.op(op, {v}, {{"axes", axes}, {"keep_dims", keep}});
+}
+
+double count_of(const Dims& dims, const Dims& axes) {
+    double count = 1;
+    for (const std::int64_t axis : axes) count *= static_cast<double>(dims[static_cast<std::size_t>(axis)]);
+    return count;
+}
+
+void sum_op(Node& n) {
+    const Value x = n.tensor("self", n.result_dtype());
+    const std::string op = n.op();
+    const std::string_view ours = op == "sum" ? "reduce_sum" : op == "mean" ? "reduce_mean" : "reduce_prod";
+    n.give(reduced(n.b(), ours, x, axes_of(n, n.type("self").rank()), n.boolean("keepdim", false)));
+}
+
+// amax shares its gradient among equal elements, max of a dimension gives it to the first.
+void extremum_of_all(Node& n) {
+    Builder& b = n.b();
+    const bool logical = n.type("self").dtype == DType::boolean;
+    const Value x = logical ? n.tensor("self", DType::i32) : n.tensor("self");
+    const bool most = n.op() == "amax" || n.op() == "max";
+    const Value v = reduced(b, most ? "reduce_max" : "reduce_min", x, axes_of(n, n.type("self").rank()),
+                            n.boolean("keepdim", false));
+    n.give(logical ? b.cast(v, DType::boolean) : v);
+}
+
+// The first of the largest elements, along a dimension; of the smallest ones it is that of what runs the other way.
+Value index_of_extremum(Builder& b, Value x, std::int64_t axis, bool largest, bool keep) {
+    const DType dtype = b.type(x).dtype;
+    if (dtype == DType::boolean) x = b.cast(x, DType::i32);
+    if (!largest) x = is_float(dtype) ? b.neg(x) : b.sub(b.scalar(b.type(x).dtype, -1), x);
+    return b.op("argmax", {x}, {{"axis", axis}, {"keep_dims", keep}});
+}
+
+void extremum_of_dimension(Node& n) {
+    Builder& b = n.b();
+    const Value x = n.tensor("self");
+    const std::int64_t axis = n.axis("dim", n.type("self").rank());
+    const bool keep = n.boolean("keepdim", false), largest = n.op() == "max";
+    if (n.type("self").rank() == 0) {
+        n.give(x, 0);
+        return n.give(b.splat(Type::tensor(DType::i64, {}), 0), 1);
+    }
+    if (n.wants(0))
+        n.give(b.op(largest ? "reduce_max" : "reduce_min", {x},
+                    {{"axes", Dims{axis}}, {"keep_dims", keep}, {"first", true}}),
+               0);
+    if (n.wants(1)) n.give(index_of_extremum(b, x, axis, largest, keep), 1);
+}
+
+void arg_extremum(Node& n) {
+    Builder& b = n.b();
+    Value x = n.tensor("self");
+    const bool all = !n.has("dim");
+    if (all) x = b.reshape(x, {b.type(x).elements()});
+    if (b.type(x).rank() == 0) return n.give(b.splat(Type::tensor(DType::i64, {}), 0));
+    const std::int64_t axis = all ? 0 : n.axis("dim", b.type(x).rank());
+    const Value v = index_of_extremum(b, x, axis, n.op() == "argmax", n.boolean("keepdim", false));
+    n.give(b.reshape(v, n.result_dims()));
+}
+
+void any_or_all(Node& n) {
+    Builder& b = n.b();
+    const Value x = b.cast(b.cast(n.tensor("self"), DType::boolean), DType::i32);
+    const Value v = reduced(b, n.op() == "any" ? "reduce_max" : "reduce_min", x, axes_of(n, n.type("self").rank()),
+                            n.boolean("keepdim", false));
+    n.give(b.cast(v, DType::boolean));
+}
+
+// What is taken off the number of elements: 1 of a sample.
+double correction_of(Node& n) {
+    if (n.has("correction")) return n.number("correction");
+    return n.boolean("unbiased", true) ? 1 : 0;
+}
+
+void deviation(Node& n) {
+    Builder& b = n.b();
+    const std::string op = n.op();
+    const bool with_mean = op.ends_with("_mean"), root = op.starts_with("std");
+    const Value x = n.tensor("self");
+    const Type type = n.type("self");
+    const Dims axes = axes_of(n, type.rank());
+    const bool keep = n.boolean("keepdim", false);
+    const Value mean = reduced(b, "reduce_mean", x, axes, true);
+    const Value apart = b.sub(x, mean);
+    const double count = count_of(type.dims, axes), less = count - correction_of(n);
+    const Value squares = reduced(b, "reduce_sum", b.mul(apart, apart), axes, keep);
+    const Value variance = b.mul(squares, less > 0 ? 1 / less : std::numeric_limits<double>::infinity());
+    n.give(root ? b.op("sqrt", {variance}, {{"flat_at_zero", true}}) : variance, 0);
+    if (with_mean) n.give(b.reshape(mean, n.result_dims(1)), 1);
+}
+
+void log_of_sum(Node& n) {
+    Builder& b = n.b();
+    const Value x = n.tensor("self", n.result_dtype());
+    const Dims axes = axes_of(n, n.type("self").rank());
+    if (axes.empty()) return n.give(x);
+    n.give(b.reshape(b.op("log_sum_exp", {x}, {{"axes", axes}}), n.result_dims()));
+}
+
+// The p-th root of the sum of |x|^p. Its gradient is 0 where it is 0, as torch's.
+void norm_op(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = n.result_dtype();
+    const Value x = n.tensor("self", dtype);
+    const double p = n.number(n.has("ord") ? "ord" : "p", 2);
+    const Dims axes = axes_of(n, n.type("self").rank());
+    const bool keep = n.boolean("keepdim", false);
+    const Value zero = b.scalar(dtype, 0);
+    Value v;
+    if (p == 2) {
+        v = b.op("sqrt", {reduced(b, "reduce_sum", b.mul(x, x), axes, keep)}, {{"flat_at_zero", true}});
+    } else if (p == 1) {
+        v = reduced(b, "reduce_sum", b.op("abs", {x}), axes, keep);
+    } else if (std::isinf(p)) {
+        v = reduced(b, p > 0 ? "reduce_max" : "reduce_min", b.op("abs", {x}), axes, keep);
+    } else if (p == 0) {
+        v = reduced(b, "reduce_sum", b.cast(b.op("ne", {x, zero}), dtype), axes, keep);
+    } else {
+        const auto power = [&](Value of, double exponent) {
+            const Value none = b.op("eq", {of, zero});
+            const Value base = b.op("select", {none, b.scalar(dtype, 1), of});
+            return b.op("select", {none, zero, b.op("pow", {base, b.scalar(dtype, exponent)})});
+        };
+        v = power(reduced(b, "reduce_sum", power(b.op("abs", {x}), p), axes, keep), 1 / p);
+    }
+    n.give(v);
+}
+
+void running_sum(Node& n) {
+    const Value x = n.tensor("self", n.result_dtype());
+    const std::int64_t rank = n.type("self").rank(), axis = n.axis("dim", rank);
+    if (rank == 0) return n.give(x);
+    n.give(n.b().op("cumsum", {x}, {{"axis", axis}, {"exclusive", false}, {"reverse", false}}));
+}
+
+// Differences of neighbours, n times, with what is put before and behind them.
+void difference(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = n.result_dtype();
+    const std::int64_t rank = n.type("self").rank(), axis = n.axis("dim", rank, -1);
+    std::vector<Value> all;
+    if (n.has("prepend")) all.push_back(n.tensor("prepend", dtype));
+    all.push_back(n.tensor("self", dtype));
+    if (n.has("append")) all.push_back(n.tensor("append", dtype));
+    Value v = all.size() == 1 ? all[0] : b.op("concat", all, {{"axis", axis}});
+    for (std::int64_t k = 0; k < n.integer("n", 1); ++k) {
+        const std::int64_t size = b.type(v).dims[static_cast<std::size_t>(axis)];
+        const Value later = b.slice(v, axis, 1, size), sooner = b.slice(v, axis, 0, size - 1);
+        v = dtype == DType::boolean ? b.op("xor", {later, sooner}) : b.sub(later, sooner);
+    }
+    n.give(v);
+}
+
+constexpr OpImporter reduce_importers[] = {
+    {"sum", sum_op, own_memory, computed},
+    {"mean", sum_op},
+    {"prod", sum_op, own_memory, computed},
+    {"amax", extremum_of_all},
+    {"amin", extremum_of_all},
+    {"max", extremum_of_all},
+    {"min", extremum_of_all},
+    {"max.dim", extremum_of_dimension},
+    {"min.dim", extremum_of_dimension},
+    {"argmax", arg_extremum},
+    {"argmin", arg_extremum},
+    {"any", any_or_all},
+    {"all", any_or_all},
+    {"var", deviation},
+    {"std", deviation},
+    {"var_mean", deviation},
+    {"std_mean", deviation},
+    {"logsumexp", log_of_sum},
+    {"norm", norm_op},
+    {"linalg_vector_norm", norm_op},
+    {"cumsum", running_sum, own_memory, computed},
+    {"diff", difference, own_memory, computed},
+};
+
+}  // namespace
+
+std::span<const OpImporter> reduce_ops() {
+    return reduce_importers;
+}
+
+}  // namespace thunderc::pt2_frontend

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that rearrange elements and compute none.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/frontend/pt2/importer.h"
+
+namespace thunderc::pt2_frontend {
+namespace {
+
+// What only looks at its operand in another shape: that of the result, which the program says.
+void reshaped(Node& n) {
+    n.give(n.b().reshape(n.tensor("self"), n.result_dims()));
+}
+
+// The operand itself.
+void same(Node& n) {
+    n.give(n.tensor(n.has("self") ? "self" : n.has("input") ? "input" : "a"));
+}
+
+void expanded(Node& n) {
+    n.give(n.b().broadcast_to(n.tensor("self"), n.result_dims()));
+}
+
+void transposed_pair(Node& n) {
+    const std::int64_t rank = n.type("self").rank();
+    Dims permutation(static_cast<std::size_t>(rank));
+    std::iota(permutation.begin(), permutation.end(), 0);
+    if (rank > 0) {
+        const bool named = n.has("dim0");
+        std::swap(permutation[static_cast<std::size_t>(n.axis(named ? "dim0" : "axis0", rank))],
+                  permutation[static_cast<std::size_t>(n.axis(named ? "dim1" : "axis1", rank))]);
+    }
+    n.give(n.b().transpose(n.tensor("self"), permutation));
+}
+
+// All dimensions the other way round; of "mT" the last two.
+void transposed_matrix(Node& n) {
+    const std::int64_t rank = n.type("self").rank();
+    Dims permutation(static_cast<std::size_t>(rank));
+    std::iota(permutation.begin(), permutation.end(), 0);
+    const bool last_two = n.op() == "mT" || n.op() == "adjoint" || n.op() == "mH";
+    if (last_two && rank < 2) n.fail(fmt::format("{} of a tensor of {} dimensions", n.call().target, rank));
+    if (last_two)
+        std::swap(permutation[static_cast<std::size_t>(rank) - 1], permutation[static_cast<std::size_t>(rank) - 2]);
+    else
+        std::reverse(permutation.begin(), permutation.end());
+    n.give(n.b().transpose(n.tensor("self"), permutation));
+}
+
+void permuted(Node& n) {
+    const std::int64_t rank = n.type("self").rank();
+    Dims permutation = n.integers("dims").value_or(Dims{});
+    for (std::int64_t& d : permutation) d = n.axis(d, rank);
+    if (static_cast<std::int64_t>(permutation.size()) != rank) n.fail("a permutation of another number of dimensions");
+    n.give(n.b().transpose(n.tensor("self"), permutation));
+}
+
+void moved_dimensions(Node& n) {
+    const std::int64_t rank = n.type("self").rank();
+    const Dims from = n.integers("source").value_or(Dims{}), to = n.integers("destination").value_or(Dims{});
+    if (from.size() != to.size()) n.fail("movedim has sources and destinations of another number");
+    Dims permutation(static_cast<std::size_t>(rank), -1);
+    std::vector<bool> taken(permutation.size(), false);
+    for (std::size_t k = 0; k < from.size(); ++k) {
+        const std::int64_t source = n.axis(from[k], rank);
+        permutation[static_cast<std::size_t>(n.axis(to[k], rank))] = source;
+        taken[static_cast<std::size_t>(source)] = true;
+    }
+    std::size_t next = 0;
+    for (std::int64_t& d : permutation) {
+        while (d < 0 && next < taken.size() && taken[next]) ++next;
+        if (d < 0) d = static_cast<std::int64_t>(next++);
+    }
+    n.give(n.b().transpose(n.tensor("self"), permutation));
+}
+
+// A begin or an end, which may count from the end, inside the dimension.
+std::int64_t inside(std::int64_t at, std::int64_t size) {
+    if (at < 0) at += size;
+    return std::clamp<std::int64_t>(at, 0, size);
+}
+
+void slice_op(Node& n) {
+    const Type type = n.type("self");
+    const std::int64_t axis = n.axis("dim", type.rank(), 0);
+    const std::int64_t size = type.dims[static_cast<std::size_t>(axis)];
+    const std::int64_t begin = inside(n.integer("start", 0), size);
+    const std::int64_t end = std::max(begin, inside(n.integer("end", INT64_MAX), size));
+    n.give(n.b().slice(n.tensor("self"), axis, begin, end, n.integer("step", 1)));
+}
+
+void narrow_op(Node& n) {
+    const Type type = n.type("self");
+    const std::int64_t axis = n.axis("dim", type.rank());
+    const std::int64_t size = type.dims[static_cast<std::size_t>(axis)];
+    const std::int64_t begin = n.integer("start") < 0 ? n.integer("start") + size : n.integer("start");
+    const std::int64_t end = begin + n.integer("length");
+    if (begin < 0 || end < begin || end > size)
+        n.fail(fmt::format("narrow asks for elements {} to {} of {}", begin, end, size));
+    n.give(n.b().slice(n.tensor("self"), axis, begin, end));
+}
+
+void select_op(Node& n) {
+    const Type type = n.type("self");
+    const std::int64_t axis = n.axis("dim", type.rank());
+    const std::int64_t size = type.dims[static_cast<std::size_t>(axis)];
+    std::int64_t at = n.integer("index");
+    if (at < -size || at >= size) n.fail(fmt::format("select asks for element {} of {}", at, size));
+    if (at < 0) at += size;
+    Dims dims = type.dims;
+    dims.erase(dims.begin() + axis);
+    n.give(n.b().reshape(n.b().slice(n.tensor("self"), axis, at, at + 1), dims));
+}
+
+// Parts along a dimension, as many as there are results; each is as large as the program says.
+void parts(Node& n) {
+    const Type type = n.type("self");
+    const bool bare = n.op() == "unbind";
+    const std::int64_t axis = n.axis("dim", type.rank(), 0);
+    std::int64_t begin = 0;
+    for (std::size_t k = 0; k < n.results(); ++k) {
+        if (!n.wants(k) && !bare) n.fail(fmt::format("{} gives a part that has no name", n.call().target));
+        const Dims dims = n.wants(k) ? n.result_dims(k) : Dims{};
+        const std::int64_t size = bare ? 1 : dims[static_cast<std::size_t>(axis)];
+        if (begin + size > type.dims[static_cast<std::size_t>(axis)])
+            n.fail(fmt::format("the parts of {} do not add up", n.call().target));
+        if (n.wants(k)) n.give(n.b().reshape(n.b().slice(n.tensor("self"), axis, begin, begin + size), dims), k);
+        begin += size;
+    }
+}
+
+void concatenated(Node& n) {
+    const DType dtype = n.result_dtype();
+    const Dims dims = n.result_dims();
+    std::vector<Value> operands;
+    for (const Value v : n.tensors("tensors"))  // an empty one adds nothing, whatever its shape
+        if (n.importer().type(v).elements() > 0) operands.push_back(n.b().cast(v, dtype));
+    if (operands.empty()) return n.give(n.b().splat(Type::tensor(dtype, dims), 0));
+    const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(dims.size()), 0);
+    n.give(operands.size() == 1 ? operands[0] : n.b().op("concat", std::move(operands), {{"axis", axis}}));
+}
+
+void stacked(Node& n) {
+    const DType dtype = n.result_dtype();
+    const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(n.result_dims().size()), 0);
+    std::vector<Value> operands;
+    for (const Value v : n.tensors("tensors")) {
+        Dims dims = n.importer().type(v).dims;
+        dims.insert(dims.begin() + axis, 1);
+        operands.push_back(n.b().reshape(n.b().cast(v, dtype), dims));
+    }
+    if (operands.empty()) n.fail("stack of no tensors");
+    n.give(operands.size() == 1 ? operands[0] : n.b().op("concat", std::move(operands), {{"axis", axis}}));
+}
+
+// [a, b] -> [1, a, 1, b] -> [r, a, s, b] -> [r a, s b]
+void repeated(Node& n) {
+    Dims from = n.type("self").dims;
+    Dims repeats = n.integers(n.has("repeats") ? "repeats" : "dims").value_or(Dims{});
+    if (repeats.size() < from.size() && n.op() == "tile")
+        repeats.insert(repeats.begin(), from.size() - repeats.size(), 1);
+    if (repeats.size() < from.size()) n.fail("repeat has numbers for fewer dimensions than its operand");
+    from.insert(from.begin(), repeats.size() - from.size(), 1);
+    Dims split, wide;
+    for (std::size_t d = 0; d < from.size(); ++d) {
+        split.insert(split.end(), {1, from[d]});
+        wide.insert(wide.end(), {repeats[d], from[d]});
+    }
+    n.give(n.b().reshape(n.b().broadcast_to(n.b().reshape(n.tensor("self"), split), wide), n.result_dims()));
+}
+
+// Each element several times in a row.
+void repeated_in_a_row(Node& n) {
+    Value v = n.tensor("self");
+    const std::int64_t times = n.integer("repeats");
+    if (!n.has("dim")) v = n.b().reshape(v, {n.importer().type(v).elements()});
+    Dims dims = n.importer().type(v).dims;
+    const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(dims.size()), 0);
+    Dims split = dims;
+    split.insert(split.begin() + axis + 1, 1);
+    Dims wide = split;
+    wide[static_cast<std::size_t>(axis) + 1] = times;
+    n.give(n.b().reshape(n.b().broadcast_to(n.b().reshape(v, split), wide), n.result_dims()));
+}
+
+Value reversed(Builder& b, Value v, std::int64_t axis) {
+    const std::int64_t size = b.type(v).dims[static_cast<std::size_t>(axis)];
+    const ConstPtr index = ConstExpr::affine(Type::tensor(DType::i64, {size}), static_cast<double>(size - 1), {-1});
+    return b.op("gather", {v, b.constant(index)}, {{"axis", axis}});
+}
+
+void flipped(Node& n) {
+    Value v = n.tensor("self");
+    for (const std::int64_t d : n.integers("dims").value_or(Dims{}))
+        v = reversed(n.b(), v, n.axis(d, n.type("self").rank()));
+    n.give(v);
+}
+
+void rolled(Node& n) {
+    Builder& b = n.b();
+    const Dims shifts = n.integers("shifts").value_or(Dims{});
+    const Dims dims = n.integers("dims").value_or(Dims{});
+    Value v = n.tensor("self");
+    const Dims all = n.type("self").dims;
+    if (dims.empty()) v = b.reshape(v, {n.type("self").elements()});
+    for (std::size_t k = 0; k < shifts.size(); ++k) {
+        const std::int64_t axis = dims.empty() ? 0 : n.axis(dims[k], static_cast<std::int64_t>(all.size()));
+        const std::int64_t size = b.type(v).dims[static_cast<std::size_t>(axis)];
+        const std::int64_t by = size == 0 ? 0 : (shifts[k] % size + size) % size;
+        if (by == 0) continue;
+        v = b.op("concat", {b.slice(v, axis, size - by, size), b.slice(v, axis, 0, size - by)}, {{"axis", axis}});
+    }
+    n.give(b.reshape(v, all));
+}
+
+// What a mode of padding has at `at`, before or behind a dimension of this size.
+std::int64_t from_inside(const std::string& mode, std::int64_t at, std::int64_t size) {
+    const auto modulo = [](std::int64_t a, std::int64_t b) { return (a % b + b) % b; };
+    if (mode == "replicate" || size == 1) return std::clamp<std::int64_t>(at, 0, size - 1);
+    if (mode == "circular") return modulo(at, size);
+    const std::int64_t k = modulo(at, 2 * (size - 1));  // reflect: the edge itself stands once
+    return k < size ? k : 2 * (size - 1) - k;
+}
+
+// (begin, end) for each dimension, from the last one on; negative numbers cut.
+void padded_op(Node& n) {
+    Builder& b = n.b();
+    const std::string op = n.op();
+    const std::string mode = op == "pad"                       ? n.text("mode", "constant")
+                             : op.starts_with("reflection")    ? "reflect"
+                             : op.starts_with("replication")   ? "replicate"
+                             : op.starts_with("_pad_circular") ? "circular"
+                                                               : "constant";
+    const Dims pads = n.integers(n.has("pad") ? "pad" : "padding").value_or(Dims{});
+    Value v = n.tensor("self");
+    const std::int64_t rank = n.type("self").rank();
+    if (pads.size() % 2 != 0 || static_cast<std::int64_t>(pads.size()) > 2 * rank)
+        n.fail("a padding of more dimensions than there are");
+    Dims low(static_cast<std::size_t>(rank), 0), high = low;
+    for (std::size_t k = 0; k < pads.size() / 2; ++k) {
+        const std::int64_t axis = rank - 1 - static_cast<std::int64_t>(k);
+        const auto at = static_cast<std::size_t>(axis);
+        const std::int64_t begin = pads[2 * k], end = pads[2 * k + 1], size = b.type(v).dims[at];
+        if (begin < -size || end < -size || begin + end < -size)
+            n.fail(fmt::format("a padding takes {} and {} elements off a dimension of {}", -begin, -end, size));
+        if (mode != "constant") {
+            if (size == 0 || (begin == 0 && end == 0)) continue;
+            std::vector<std::int64_t> from;
+            for (std::int64_t k2 = -begin; k2 < size + end; ++k2) from.push_back(from_inside(mode, k2, size));
+            v = b.op("gather", {v, b.constant(ConstExpr::dense(Tensor::ints(from)))}, {{"axis", axis}});
+            continue;
+        }
+        v = b.slice(v, axis, std::max<std::int64_t>(0, -begin), size - std::max<std::int64_t>(0, -end));
+        low[at] = std::max<std::int64_t>(0, begin);
+        high[at] = std::max<std::int64_t>(0, end);
+    }
+    const auto none = [](const Dims& widths) {
+        return std::all_of(widths.begin(), widths.end(), [](auto w) { return w == 0; });
+    };
+    if (none(low) && none(high)) return n.give(v);
+    n.give(b.op("pad", {v}, {{"low", low}, {"high", high}, {"value", n.number("value", 0)}}));
+}
+
+void triangle(Node& n) {
+    n.give(n.b().op("trilu", {n.tensor("self")}, {{"upper", n.op() == "triu"}, {"k", n.integer("diagonal", 0)}}));
+}
+
+// Blocks of channels become blocks of the image, and back.
+void shuffled_pixels(Node& n) {
+    const std::int64_t block = n.integer(n.op() == "pixel_shuffle" ? "upscale_factor" : "downscale_factor");
+    const Dims in = n.type("self").dims, out = n.result_dims();
+    if (in.size() < 3) n.fail("pixels are shuffled in images (C, H, W)");
+    const bool up = n.op() == "pixel_shuffle";
+    const Dims& small = up ? out : in;  // with fewer channels
+    const Dims& coarse = up ? in : out;
+    const std::size_t rank = in.size();
+    Dims apart(in.begin(), in.end() - 3), permutation;
+    const auto lead = static_cast<std::int64_t>(apart.size());
+    for (std::int64_t d = 0; d < lead; ++d) permutation.push_back(d);
+    const std::int64_t c = small[rank - 3], h = coarse[rank - 2], w = coarse[rank - 1];
+    if (up) {
+        apart.insert(apart.end(), {c, block, block, h, w});
+        for (const std::int64_t d : {0, 3, 1, 4, 2}) permutation.push_back(lead + d);
+    } else {
+        apart.insert(apart.end(), {c, h, block, w, block});
+        for (const std::int64_t d : {0, 2, 4, 1, 3}) permutation.push_back(lead + d);
+    }
+    n.give(n.b().reshape(n.b().transpose(n.b().reshape(n.tensor("self"), apart), permutation), out));
+}
+
+void turned_by_quarters(Node& n) {
+    const std::int64_t times = ((n.integer("k", 1) % 4) + 4) % 4;
+    const std::int64_t rank = n.type("self").rank();
+    const Dims dims = n.integers("dims").value_or(Dims{0, 1});
+    const std::int64_t a = n.axis(dims[0], rank), c = n.axis(dims[1], rank);
+    Dims swap(static_cast<std::size_t>(rank));
+    std::iota(swap.begin(), swap.end(), 0);
+    std::swap(swap[static_cast<std::size_t>(a)], swap[static_cast<std::size_t>(c)]);
+    Value v = n.tensor("self");
+    if (times == 1) v = n.b().transpose(reversed(n.b(), v, c), swap);
+    if (times == 2) v = reversed(n.b(), reversed(n.b(), v, a), c);
+    if (times == 3) v = reversed(n.b(), n.b().transpose(v, swap), c);
+    n.give(v);
+}
+
+// Windows along a dimension, each a new last dimension.
+void unfolded_dimension(Node& n) {
+    const Type type = n.type("self");
+    const std::int64_t axis = n.axis("dimension", type.rank()), size = n.integer("size"), step = n.integer("step");
+    const std::int64_t count = n.result_dims()[static_cast<std::size_t>(axis)];
+    Tensor index(Type::tensor(DType::i64, {count, size}));
+    for (std::int64_t k = 0; k < count * size; ++k) index.i[static_cast<std::size_t>(k)] = k / size * step + k % size;
+    const Value v =
+        n.b().op("gather", {n.tensor("self"), n.b().constant(ConstExpr::dense(std::move(index)))}, {{"axis", axis}});
+    Dims permutation(static_cast<std::size_t>(type.rank()) + 1);
+    std::iota(permutation.begin(), permutation.end(), 0);
+    permutation.erase(permutation.begin() + axis + 1);
+    permutation.push_back(axis + 1);
+    n.give(n.b().transpose(v, permutation));
+}
+
+// The diagonals of matrices: of both dimensions as one, every (columns + 1)-th element.
+void diagonal_op(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type("self");
+    const std::int64_t rank = type.rank();
+    const bool named = n.has("dim1") || n.has("dim2");
+    const std::int64_t rows = n.axis(named ? n.integer("dim1", 0) : 0, rank),
+                       columns = n.axis(named ? n.integer("dim2", 1) : 1, rank);
+    Dims permutation;
+    for (std::int64_t d = 0; d < rank; ++d)
+        if (d != rows && d != columns) permutation.push_back(d);
+    permutation.insert(permutation.end(), {rows, columns});
+    Value v = b.transpose(n.tensor("self"), permutation);
+    Dims dims = b.type(v).dims;
+    const std::int64_t height = dims[dims.size() - 2], width = dims.back(), offset = n.integer("offset", 0);
+    const std::int64_t count = n.result_dims().back();
+    const std::int64_t begin = offset >= 0 ? offset : -offset * width;
+    dims.pop_back();
+    dims.back() = height * width;
+    v = b.reshape(v, dims);
+    n.give(b.slice(v, static_cast<std::int64_t>(dims.size()) - 1, begin,
+                   count == 0 ? begin : begin + (count - 1) * (width + 1) + 1, width + 1));
+}
+
+constexpr OpImporter shape_importers[] = {
+    {"view", reshaped, view},
+    {"_unsafe_view", reshaped, view},
+    {"reshape", reshaped, view},
+    {"_reshape_copy", reshaped},
+    {"view_copy", reshaped},
+    {"view_as", reshaped, view},
+    {"reshape_as", reshaped, view},
+    {"flatten", reshaped, view},
+    {"unflatten", reshaped, view},
+    {"ravel", reshaped, view},
+    {"unsqueeze", reshaped, view},
+    {"unsqueeze_copy", reshaped},
+    {"squeeze", reshaped, view},
+    {"squeeze_copy", reshaped},
+    {"atleast_1d", reshaped, view},
+    {"alias", same, view},
+    {"alias_copy", same},
+    {"clone", same},
+    {"contiguous", same, view},
+    {"lift_fresh", same, view},
+    {"lift_fresh_copy", same},
+    {"positive", same, view},
+    {"resolve_conj", same, view},
+    {"resolve_neg", same, view},
+    {"real", same, view},
+    {"conj", same, view},
+    {"expand", expanded, view},
+    {"expand_copy", expanded},
+    {"expand_as", expanded, view},
+    {"broadcast_to", expanded, view},
+    {"transpose", transposed_pair, view},
+    {"transpose_copy", transposed_pair},
+    {"swapaxes", transposed_pair, view},
+    {"swapdims", transposed_pair, view},
+    {"t", transposed_matrix, view},
+    {"t_copy", transposed_matrix},
+    {"numpy_T", transposed_matrix, view},
+    {"mT", transposed_matrix, view},
+    {"mH", transposed_matrix, view},
+    {"adjoint", transposed_matrix, view},
+    {"permute", permuted, view},
+    {"permute_copy", permuted},
+    {"movedim", moved_dimensions, view},
+    {"moveaxis", moved_dimensions, view},
+    {"slice", slice_op, view},
+    {"slice_copy", slice_op},
+    {"narrow", narrow_op, view},
+    {"narrow_copy", narrow_op},
+    {"select", select_op, view},
+    {"select_copy", select_op},
+    {"split", parts, view},
+    {"split_with_sizes", parts, view},
+    {"split_with_sizes_copy", parts},
+    {"split_copy", parts},
+    {"chunk", parts, view},
+    {"tensor_split", parts, view},
+    {"unsafe_split", parts},
+    {"unsafe_chunk", parts},
+    {"unbind", parts, view},
+    {"unbind_copy", parts},
+    {"cat", concatenated},
+    {"concat", concatenated},
+    {"concatenate", concatenated},
+    {"stack", stacked},
+    {"repeat", repeated},
+    {"tile", repeated},
+    {"repeat_interleave.self_int", repeated_in_a_row},
+    {"flip", flipped},
+    {"roll", rolled},
+    {"rot90", turned_by_quarters},
+    {"pad", padded_op},
+    {"constant_pad_nd", padded_op},
+    {"reflection_pad1d", padded_op},
+    {"reflection_pad2d", padded_op},
+    {"reflection_pad3d", padded_op},
+    {"replication_pad1d", padded_op},
+    {"replication_pad2d", padded_op},
+    {"replication_pad3d", padded_op},
+    {"tril", triangle},
+    {"triu", triangle},
+    {"pixel_shuffle", shuffled_pixels},
+    {"pixel_unshuffle", shuffled_pixels},
+    {"unfold", unfolded_dimension, view},
+    {"unfold_copy", unfolded_dimension},
+    {"diagonal", diagonal_op, view},
+    {"diagonal_copy", diagonal_op},
+};
+
+}  // namespace
+
+std::span<const OpImporter> shape_ops() {
+    return shape_importers;
+}
+
+}  // namespace thunderc::pt2_frontend

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Damaged archives, programs that are not known, and files that are no model: one message each.
+#include <fstream>
+
+#include "tests/frontend/pt2_archive.h"
+
+namespace thunderc {
+namespace pt2_errors_test {
+
+std::string bytes_of_file(const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The text of the error, with the file's name instead of its path.
+std::string error_of_file(const TemporaryFile& file) {
+    std::string text = error_of([&] { import_model(file.path(), {}); });
+    const std::string own = file.path().filename().string();
+    const std::string name = own.substr(own.find('_') + 1);
+    for (std::size_t at = text.find(own); at != std::string::npos; at = text.find(own))
+        text.replace(at, own.size(), name);
+    return text;
+}
+
+std::string error_in(const std::string& name, const std::string& bytes) {
+    const TemporaryFile file(name);
+    std::ofstream(file.path(), std::ios::binary) << bytes;
+    return error_of_file(file);
+}
+
+std::string error_in_zip(const std::string& name, const Entries& entries) {
+    const TemporaryFile file(name);
+    write_zip(file.path(), entries);
+    return error_of_file(file);
+}
+
+std::string error_in_program(const std::function<void(nlohmann::json&)>& change) {
+    const TemporaryFile file("model.pt2");
+    write_changed(file.path(), "mlp/ep.logits.pt2", change);
+    return error_of_file(file);
+}
+
+constexpr const char* again =
+    "help: save the model again, with torch.export.save(torch.export.export(model, args), \"model.pt2\")\n";
+constexpr const char* how_to_export =
+    "help: export the model: torch.export.save(torch.export.export(model, args), \"model.pt2\"), or "
+    "torch.onnx.export(model, args, \"model.onnx\", dynamo=True, optimize=False)";
+
+TEST(Pt2Errors, TruncatedAnywhere) {
+    const std::string whole = bytes_of_file(fixture("mlp/ep.logits.pt2"));
+    EXPECT_EQ(error_in("cut.pt2", whole.substr(0, whole.size() - 30)),
+              "error: cut.pt2 is a damaged zip archive: it has no list of its entries, as one that was cut off\n"
+              "help: save or copy the file again\n");
+    for (std::size_t size = 0; size < whole.size(); size += 61)
+        EXPECT_NE(error_in("cut.pt2", whole.substr(0, size)), "no error") << size;
+}
+
+// Whatever byte is another one, the program is read, or refused with one message.
+TEST(Pt2Errors, DamagedAnywhere) {
+    const std::string whole = bytes_of_file(fixture("mlp/ep.logits.pt2"));
+    for (std::size_t at = 0; at < whole.size(); at += 31) {
+        std::string bytes = whole;
+        bytes[at] = static_cast<char>(bytes[at] ^ static_cast<char>(1 << at % 8));
+        const std::string text = error_in("damaged.pt2", bytes);
+        EXPECT_TRUE(text == "no error" || text.starts_with("error: ")) << at << ": " << text;
+    }
+}
+
+TEST(Pt2Errors, NamesThatLeadOut) {
+    for (const char* name : {"model/../../etc/passwd", "/etc/passwd", "model\\data"}) {
+        Entries entries = entries_of(fixture("mlp/ep.logits.pt2"));
+        entries[name] = "x";
+        EXPECT_EQ(error_in_zip("out.pt2", entries),
+                  "error: out.pt2 is a damaged zip archive: an entry is called \"" + std::string(name) +
+                      "\", a path that leads out of it\nhelp: save or copy the file again\n");
+    }
+}
+
+TEST(Pt2Errors, NoJson) {
+    Entries entries = entries_of(fixture("mlp/ep.logits.pt2"));
+    entries[model_entry] = "{\"graph_module\": ";
+    EXPECT_EQ(error_in_zip("json.pt2", entries),
+              "error: the entry model/models/model.json of json.pt2 is no valid JSON\n"
+              "help: save or copy the file again\n");
+    entries[model_entry] = std::string(100000, '[');
+    EXPECT_EQ(error_in_zip("json.pt2", entries),
+              "error: the entry model/models/model.json of json.pt2 is no valid JSON\n"
+              "help: save or copy the file again\n");
+    entries[model_entry] = "[]";
+    EXPECT_EQ(error_in_zip("json.pt2", entries),
+              "error: the program of the archive is not as torch.export.save writes it: the program has no "
+              "\"schema_version\"\n" +
+                  std::string(again));
+}
+
+TEST(Pt2Errors, AnotherSchema) {
+    EXPECT_EQ(error_in_program([](nlohmann::json& program) { program["schema_version"]["major"] = 9; }),
+              "error: the program of model.pt2 is of version 9.20 of torch.export's schema, which is not supported\n"
+              "  expected: version 8\n"
+              "  found: version 9.20, of PyTorch 2.13.0+cu130\n"
+              "help: export and save the model with PyTorch 2.13\n");
+}
+
+TEST(Pt2Errors, UnknownOperatorsAllAtOnce) {
+    EXPECT_EQ(
+        error_in_program([](nlohmann::json& program) {
+            auto& nodes = program["graph_module"]["graph"]["nodes"];
+            nodes[1]["target"] = "torch.ops.aten.made_up.default";
+            nodes[3]["target"] = "torch.ops.my.own.default";
+        }),
+        "error: 2 operators are not supported\n"
+        "  found: aten.made_up.default (1 call, first in model.net.1 (make_fixtures.py:34)); my.own.default (1 call, "
+        "first in model.net.3 (make_fixtures.py:34))\n"
+        "help: operators of a library of one's own are not read from .pt2 files: export the model with "
+        "torch.onnx.export, where --user-executor can compute them\n");
+}
+
+// What a call gives is held against what PyTorch said of it; the error has the author's line.
+TEST(Pt2Errors, AnotherShapeThanTheProgramSays) {
+    const std::string text = error_in_program([](nlohmann::json& program) {
+        program["graph_module"]["graph"]["tensor_values"]["tanh"]["sizes"][1]["as_int"] = 17;
+    });
+    EXPECT_EQ(text.substr(0, text.find("help: ")),
+              "error: aten.tanh.default gives another shape or type than the program says\n"
+              "  node: tanh (make_fixtures.py:34)\n"
+              "  module: model.net.3\n"
+              "  operator: aten.tanh.default\n"
+              "  expected: f32[4,17]\n"
+              "  found: f32[4,16]\n");
+}
+
+TEST(Pt2Errors, WeightsThatAreTooShort) {
+    Entries entries = entries_of(fixture("mlp/ep.logits.pt2"));
+    entries["model/data/weights/weight_0"].resize(100);
+    EXPECT_EQ(error_in_zip("short.pt2", entries),
+              "error: the tensor model.net.0.weight needs 768 bytes of model/data/weights/weight_0, which has 100\n"
+              "help: the archive is damaged: save the model again\n");
+}
+
+TEST(Pt2Errors, SizesThatNoTensorHas) {
+    Entries entries = entries_of(fixture("mlp/ep.logits.pt2"));
+    const std::string config = "model/data/weights/model_weights_config.json";
+    nlohmann::json weights = nlohmann::json::parse(entries.at(config));
+    weights["config"]["model.net.0.weight"]["tensor_meta"]["sizes"][0]["as_int"] = std::int64_t{1} << 60;
+    entries[config] = weights.dump();
+    EXPECT_EQ(error_in_zip("large.pt2", entries),
+              "error: the weight model.net.0.weight has a shape that no tensor can have: [1152921504606846976,12]\n"
+              "help: the archive is damaged: save the model again\n");
+}
+
+// What somebody may take for a model.
+TEST(Pt2Errors, FilesThatAreNoModel) {
+    EXPECT_EQ(error_in("weights.safetensors", std::string("\x10\0\0\0\0\0\0\0{\"a\": 1}        ", 24)),
+              "error: weights.safetensors is a safetensors file: weights, and no graph of a model\n" +
+                  std::string(how_to_export) + "; its program begins with such weights by --init\n");
+    EXPECT_EQ(error_in("model.gguf", "GGUF\x03"),
+              "error: model.gguf is a GGUF file, as llama.cpp reads: weights, and no graph of a model\n" +
+                  std::string(how_to_export) + "\n");
+    EXPECT_EQ(error_in("old.bin", "\x80\x02}q\x01."),
+              "error: old.bin is a pickle, as torch.save wrote before PyTorch 1.6: weights, and no graph of a model\n" +
+                  std::string(how_to_export) + "\n");
+    EXPECT_EQ(error_in_zip("state.pt", {{"state/data.pkl", ""}, {"state/data/0", ""}}),
+              "error: state.pt was written by torch.save: weights, or the objects of a model, and no graph of one\n" +
+                  std::string(how_to_export) + "\n");
+    EXPECT_EQ(error_in_zip("script.pt", {{"s/constants.pkl", ""}, {"s/data.pkl", ""}, {"s/code/__torch__.py", ""}}),
+              "error: script.pt is a TorchScript archive, as torch.jit.save writes; such files are not read\n" +
+                  std::string(how_to_export) + "\n");
+    EXPECT_EQ(error_in_zip("older.pt2", {{"serialized_exported_program.json", "{}"}, {"version", "6"}}),
+              "error: older.pt2 is a program of torch.export in the form that PyTorch saved before 2.8, which is not "
+              "supported\nhelp: load and save it with PyTorch 2.13: "
+              "torch.export.save(torch.export.load(\"model.pt2\"), \"again.pt2\")\n");
+    EXPECT_EQ(error_in_zip("some.zip", {{"a.txt", "a"}}),
+              "error: some.zip is a zip archive, and none of torch.export.save\n" + std::string(how_to_export) + "\n");
+}
+
+}  // namespace pt2_errors_test
+}  // namespace thunderc

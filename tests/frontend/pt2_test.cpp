@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs of torch.export: what is read of them, and that it is the same model as the graph of ONNX.
+#include "compiler/frontend/pt2/shape_expression.h"
+#include "compiler/interpreter/evaluate.h"
+#include "compiler/ir/print.h"
+#include "compiler/passes/pass_manager.h"
+#include "compiler/pipeline.h"
+#include "tests/frontend/pt2_archive.h"
+
+namespace thunderc {
+namespace pt2_test {
+
+using pt2_frontend::evaluate;
+using pt2_frontend::symbol_of;
+
+CompileOptions of(std::int64_t batch, std::int64_t seq = 0) {
+    CompileOptions options;
+    options.batch = batch;
+    options.seq = seq;
+    return options;
+}
+
+std::vector<std::string> parameters(const Module& module) {
+    std::vector<std::string> out;
+    for (const ArgInfo& info : module.main().argument_info) {
+        if (info.kind != ArgInfo::Kind::parameter) continue;
+        out.push_back(info.names.front());
+        for (const auto& aliases : info.aliases)
+            for (const std::string& alias : aliases) out.back() += " = " + alias;
+        if (!info.trainable) out.back() += ", frozen";
+    }
+    return out;
+}
+
+// The module after a pass, without what says where it came from.
+std::string after(const std::string& pass, const std::string& file, const CompileOptions& options) {
+    std::vector<PassRun> runs;
+    std::string text;
+    PassOptions watch;
+    watch.after = [&](const Module& module, const PassRun& run) {
+        if (run.name == pass) text = to_string(module.main(), {.provenance = false});
+    };
+    run_passes(import_model(fixture(file), options), pipeline(options), runs, watch);
+    return text;
+}
+
+TEST(Pt2, MlpAsText) {
+    EXPECT_EQ(to_string(import_model(fixture("mlp/ep.logits.pt2"), {}).main()), R"(func @main(
+    %x: f32[4,12] input "x" {batched},
+    %model.net.0.weight: f32[16,12] parameter "net.0.weight",
+    %model.net.0.bias: f32[16] parameter "net.0.bias",
+    %model.net.2.weight: f32[16,16] parameter "net.2.weight",
+    %model.net.2.bias: f32[16] parameter "net.2.bias",
+    %model.net.4.weight: f32[5,16] parameter "net.4.weight",
+    %model.net.4.bias: f32[5] parameter "net.4.bias") -> (%add_2 "linear_2") {
+  %transpose = transpose(%model.net.0.weight) {permutation = [1, 0]} : f32[12,16] at "net.0" "Linear" [linear "linear"]
+  %matmul = matmul(%x, %transpose) {transpose_a = false, transpose_b = false} : f32[4,16] at "net.0" "Linear" [linear "linear"]
+  %add = add(%matmul, %model.net.0.bias) : f32[4,16] at "net.0" "Linear" [linear "linear"]
+  %relu = relu(%add) : f32[4,16] at "net.1" "ReLU" [relu "relu"]
+  %transpose_1 = transpose(%model.net.2.weight) {permutation = [1, 0]} : f32[16,16] at "net.2" "Linear" [linear "linear_1"]
+  %matmul_1 = matmul(%relu, %transpose_1) {transpose_a = false, transpose_b = false} : f32[4,16] at "net.2" "Linear" [linear "linear_1"]
+  %add_1 = add(%matmul_1, %model.net.2.bias) : f32[4,16] at "net.2" "Linear" [linear "linear_1"]
+  %tanh = tanh(%add_1) : f32[4,16] at "net.3" "Tanh" [tanh "tanh"]
+  %transpose_2 = transpose(%model.net.4.weight) {permutation = [1, 0]} : f32[16,5] at "net.4" "Linear" [linear "linear_2"]
+  %matmul_2 = matmul(%tanh, %transpose_2) {transpose_a = false, transpose_b = false} : f32[4,5] at "net.4" "Linear" [linear "linear_2"]
+  %add_2 = add(%matmul_2, %model.net.4.bias) : f32[4,5] at "net.4" "Linear" [linear "linear_2"]
+}
+)");
+}
+
+// But for what results are called, to the letter: after recognition, and as a whole step. ONNX's exporter gives q and k
+// a root of the scale each, whose square is rounded.
+TEST(Pt2, IsTheModelOfTheOnnxGraph) {
+    const auto replaced = [](std::string text, const std::string& from, const std::string& to) {
+        for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from))
+            text.replace(at, from.size(), to);
+        return text;
+    };
+    for (const char* pass : {"simplify_raised", "simplify_step"}) {
+        const std::string text = after(pass, "llama2/ep.logits.pt2", {});
+        ASSERT_FALSE(text.empty());
+        EXPECT_EQ(replaced(text, "\"linear_14\"", "\"logits\""),
+                  replaced(after(pass, "llama2/noopt.logits.onnx", {}), "0.5000000000000001", "0.5"))
+            << pass;
+    }
+}
+
+TEST(Pt2, TiedAndFrozenParametersAreAsTheModelHasThem) {
+    const std::vector<std::string> tied = parameters(import_model(fixture("llama2_tied/ep.logits.pt2"), {}));
+    EXPECT_EQ(tied.size(), reference("llama2_tied").at("parameters").size());
+    EXPECT_EQ(tied.front(), "model.embed_tokens.weight = lm_head.weight");
+    const TemporaryFile file("frozen.pt2");
+    write_changed(file.path(), "mlp/ep.logits.pt2", [](nlohmann::json& program) {
+        auto& tensors = program["graph_module"]["graph"]["tensor_values"];
+        tensors["p_model_net_2_weight"]["requires_grad"] = false;
+    });
+    EXPECT_EQ(parameters(import_model(file.path(), {})),
+              (std::vector<std::string>{"net.0.weight", "net.0.bias", "net.2.weight, frozen", "net.2.bias",
+                                        "net.4.weight", "net.4.bias"}));
+}
+
+// Fake tensors have no bytes, and all name one entry: no tie is made of that.
+TEST(Pt2, WeightsThatAreAbsentAreNotTied) {
+    Entries entries = entries_of(fixture("mlp/ep.logits.pt2"));
+    const std::string config = "model/data/weights/model_weights_config.json";
+    nlohmann::json weights = nlohmann::json::parse(entries.at(config));
+    for (auto& [name, weight] : weights["config"].items()) weight["path_name"] = "weight_0";
+    entries[config] = weights.dump();
+    entries["model/data/weights/weight_0"].clear();
+    const TemporaryFile file("bare.pt2");
+    write_zip(file.path(), entries);
+    const Module module = import_model(file.path(), {});
+    EXPECT_EQ(parameters(module).size(), 6U);
+    for (const ArgInfo& info : module.main().argument_info)
+        if (info.kind == ArgInfo::Kind::parameter) {
+            EXPECT_FALSE(info.sources.front()->read);
+            EXPECT_NE(info.sources.front()->missing.find("weight_0"), std::string::npos);
+        }
+}
+
+// Bytes of parameters, whether stored or deflated, in whatever place and order of a storage.
+TEST(Pt2, WeightsAreReadInPlace) {
+    const std::map<std::string, Tensor> wanted = tensors("mlp/params.safetensors");
+    const auto read = [](const std::filesystem::path& path) {
+        const Module module = import_model(path, {});
+        std::map<std::string, std::vector<std::byte>> out;
+        for (const ArgInfo& info : module.main().argument_info)
+            if (info.kind == ArgInfo::Kind::parameter) out[info.names.front()] = info.sources.front()->read();
+        return out;
+    };
+    const auto expect_wanted = [&](const std::map<std::string, std::vector<std::byte>>& is) {
+        ASSERT_EQ(is.size(), wanted.size());
+        for (const auto& [name, bytes] : is) {
+            const Tensor& tensor = wanted.at(name);
+            ASSERT_EQ(bytes.size(), 4 * tensor.f.size());
+            for (std::size_t k = 0; k < tensor.f.size(); ++k) {
+                float v = 0;
+                std::memcpy(&v, bytes.data() + 4 * k, 4);
+                EXPECT_EQ(static_cast<double>(v), tensor.f[k]) << name;
+            }
+        }
+    };
+    expect_wanted(read(fixture("mlp/ep.logits.pt2")));
+    Entries entries = entries_of(fixture("mlp/ep.logits.pt2"));
+    const TemporaryFile file("stored.pt2");
+    write_zip(file.path(), entries, false);
+    expect_wanted(read(file.path()));
+    // The first weight, (16, 12), by columns and behind three other numbers.
+    const std::string config = "model/data/weights/model_weights_config.json";
+    nlohmann::json weights = nlohmann::json::parse(entries.at(config));
+    nlohmann::json& first = weights["config"]["model.net.0.weight"];
+    const std::string place = "model/data/weights/" + first.at("path_name").get<std::string>();
+    const std::string rows = entries.at(place);
+    std::string columns(12, 'x');
+    for (std::size_t c = 0; c < 12; ++c)
+        for (std::size_t r = 0; r < 16; ++r) columns += rows.substr(4 * (12 * r + c), 4);
+    entries[place] = columns;
+    first["tensor_meta"]["strides"] = {{{"as_int", 1}}, {{"as_int", 16}}};
+    first["tensor_meta"]["storage_offset"] = {{"as_int", 3}};
+    entries[config] = weights.dump();
+    write_zip(file.path(), entries);
+    expect_wanted(read(file.path()));
+}
+
+// The losses of PyTorch's first step, by the graph as it is imported, evaluated in fp64.
+TEST(Pt2, LossesArePyTorchs) {
+    struct Case {
+        const char* model;
+        CompileOptions options;
+    };
+    for (const auto& [model, options] : {Case{"mlp", of(4)}, Case{"llama2", of(2, 8)}, Case{"gpt2", of(2, 8)}}) {
+        const Module module = import_model(fixture(std::string(model) + "/ep_dyn.loss.pt2"), options);
+        verify(module);
+        const auto batch = tensors(std::string(model) + "/batch.safetensors");
+        const auto params = tensors(std::string(model) + "/params.safetensors");
+        const nlohmann::json numbers = reference(model);
+        std::vector<Tensor> arguments;
+        for (std::size_t k = 0; k < module.main().arguments.size(); ++k) {
+            const ArgInfo& info = module.main().argument_info[k];
+            const std::string& name = info.names.front();
+            if (info.kind == ArgInfo::Kind::input) {
+                arguments.push_back(batch.at(numbers.at("loss_graph_inputs").at(name).get<std::string>() + "_0"));
+            } else if (params.contains(name)) {
+                arguments.push_back(params.at(name));
+            } else {  // a constant
+                const std::vector<std::byte> bytes = info.sources.front()->read();
+                Tensor t(module.main().type(module.main().arguments[k]));
+                for (std::size_t e = 0; e < t.f.size(); ++e) {
+                    float v = 0;
+                    std::memcpy(&v, bytes.data() + 4 * e, 4);
+                    t.f[e] = static_cast<double>(v);
+                }
+                arguments.push_back(std::move(t));
+            }
+        }
+        const std::vector<Tensor> results = evaluate(module, module.main(), std::span<const Tensor>(arguments));
+        // PyTorch computed in f64 from weights in f32; tables of f32 are a part of what it read.
+        EXPECT_NEAR(results.front().f[0], numbers.at("loss64")[0].get<double>(), 1e-6) << model;
+    }
+}
+
+TEST(Pt2, DimensionsAreHeldAgainstTheRangesOfTheExport) {
+    EXPECT_EQ(error_of([] { import_model(fixture("llama2/ep_dyn.loss.pt2"), of(2, 40)); }),
+              "error: the dimension s38 is 40, and the model was exported for others\n"
+              "  expected: 0 to 32\n"
+              "  found: 40\n"
+              "help: choose another value for --batch, --seq or --dim, or export the model with a wider range\n");
+    EXPECT_EQ(error_of([] { import_model(fixture("llama2/ep_dyn.loss.pt2"), of(2)); }),
+              "error: the dynamic dimension s38 (dimension 1 of the input input_ids) is not bound\n"
+              "help: add --seq N\n");
+    verify(import_model(fixture("llama2/ep_dyn.loss.pt2"), of(3, 32)));
+}
+
+TEST(Pt2, ExpressionsOverSizes) {
+    const std::map<std::string, std::int64_t> symbols = {{"s0", 7}, {"s77", 4}};
+    EXPECT_EQ(evaluate("s77", symbols), 4);
+    EXPECT_EQ(evaluate("Symbol('s77', positive=True, integer=True)", symbols), 4);
+    EXPECT_EQ(evaluate("Add(Mul(Integer(2), Symbol('s77', integer=True)), Integer(-1))", symbols), 7);
+    EXPECT_EQ(evaluate("2*s77 + s0**2", symbols), 57);
+    EXPECT_EQ(evaluate("-(s0//2)", symbols), -3);
+    EXPECT_EQ(evaluate("(0 - s0)//2", symbols), -4);
+    EXPECT_EQ(evaluate("Mod(s0, 4) + Max(1, s0, 3) - Min(s0, 2)", symbols), 8);
+    EXPECT_EQ(evaluate("FloorDiv(s0, 2) + CeilDiv(s0, 2)", symbols), 7);
+    for (const char* none : {"", "u0", "s0 +", "s0/2", "s0//0", "sin(s0)", "2**99", "9223372036854775807 + 1", "(s0",
+                             "s0)", "Symbol('s0'", "s0 s77"})
+        EXPECT_EQ(evaluate(none, symbols), std::nullopt) << none;
+    EXPECT_EQ(evaluate(std::string(100000, '('), symbols), std::nullopt);
+    EXPECT_EQ(evaluate(std::string(100000, '-'), symbols), std::nullopt);
+    EXPECT_EQ(symbol_of("Symbol('s77', positive=True, integer=True)"), "s77");
+    EXPECT_EQ(symbol_of("s77"), "s77");
+    for (const char* none : {"", "2*s77", "Symbol('s77') + Symbol('s1')", "12"})
+        EXPECT_EQ(symbol_of(none), std::nullopt);
+}
+
+}  // namespace pt2_test
+}  // namespace thunderc
