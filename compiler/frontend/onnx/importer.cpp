@@ -136,6 +136,8 @@ Module Importer::run() {
     refuse_training_mode(model_->graph(), traced_, opset(""));
     refuse_dropped_arguments(model_->graph());
     refuse_unsupported(*model_, functions_);
+    torchscript_ = is_torchscript(*model_, traced_);
+    if (torchscript_) split_merged_parameters();
     restore_views(*model_->mutable_graph(), traced_);
     tie_copies();
     restore_lost();
@@ -326,7 +328,6 @@ Binding Importer::initializer(const onnx::TensorProto& tensor) {
 }
 
 void Importer::import_initializers(const onnx::GraphProto& graph) {
-    torchscript_ = is_torchscript(*model_, traced_);
     statistics_ = stored_statistics(graph, opset(""));
     for (const auto& tensor : graph.initializer()) bind(tensor.name(), initializer(tensor));
 }

@@ -123,6 +123,7 @@ class Importer {
     DType dtype(std::int32_t data_type, const std::string& what);  // with the warning for f16 and f64
 
   private:
+    void split_merged_parameters();
     void tie_copies();
     void restore_lost();
     bool warn_of_merged();

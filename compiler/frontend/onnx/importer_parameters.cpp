@@ -9,9 +9,16 @@
 #include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/onnx/importer.h"
 #include "compiler/frontend/onnx/scopes.h"
+#include "compiler/frontend/onnx/split_merged.h"
 #include "compiler/support/error.h"
 
 namespace thunderc::onnx_frontend {
+
+void Importer::split_merged_parameters() {
+    const std::vector<std::string> names = split_merged(*model_->mutable_graph());
+    if (!names.empty())
+        report_.done("untied", list_of_names(names), "began with numbers that others have, with which it was merged");
+}
 
 // A parameter that the exporter's optimizer copied for each of its uses is one, or said to be several.
 void Importer::tie_copies() {
