@@ -11,6 +11,7 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/linear.h"
 
 namespace thunderc {
@@ -20,14 +21,46 @@ bool has(const Op& op, std::size_t k) {
     return k < op.operands.size() && op.operands[k];
 }
 
-// A product that can be one of several: no residual, no activation, its tensors are arguments.
+// Arguments of called functions, by name and place.
+using Places = std::set<std::pair<std::string, std::size_t>>;
+
+// Of called functions, the arguments whose tensor is read in some other place as well: by an op of a caller, by another
+// function, or as another argument of the same one. Calls of one function with one tensor in one place are one.
+Places read_elsewhere(const Module& module) {
+    Places out;
+    bool more = true;
+    while (more) {  // until what callers know has come to all that they call
+        const std::size_t before = out.size();
+        for (const Function& f : module.functions) {
+            std::map<Value, Places> readers;  // "" where an op of f reads it
+            for (std::size_t at = 0; at < f.ops.size(); ++at) {
+                const Op& op = f.ops[at];
+                const std::string callee = is_function_call(op) ? called_function(op)
+                                           : is_loop(op)        ? loop_body(op)
+                                                                : std::string();
+                for (std::size_t k = 0; k < op.operands.size(); ++k)
+                    if (op.operands[k]) readers[op.operands[k]].emplace(callee, callee.empty() ? at : k);
+            }
+            for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+                const Places& places = readers[f.arguments[k]];
+                if (places.size() < 2 && !out.contains({f.name, k})) continue;
+                for (const auto& place : places)
+                    if (!place.first.empty()) out.insert(place);
+            }
+        }
+        more = out.size() > before;
+    }
+    return out;
+}
+
+// A product that can be one of several: no residual, no activation, its tensors are arguments. A weight or a bias that
+// something else reads as well (a tied head) has to lie where that wants it.
 bool plain(const Function& f, const Op& op, const std::set<Value>& arguments, const std::map<Value, int>& readers) {
     if (op.name != "linear" || linear_products(op.operands.size()) != 1 || op.results.size() != 1) return false;
     if (has(op, linear_residual) || op.attributes.string("activation", "none") != "none") return false;
-    const Value weight = op.operands[linear_weight(0)];
-    // A weight that something else reads as well (a tied head) has to lie where that wants it.
-    if (!arguments.contains(weight) || readers.at(weight) != 1) return false;
-    if (has(op, linear_bias(0)) && !arguments.contains(op.operands[linear_bias(0)])) return false;
+    const auto alone = [&](Value v) { return arguments.contains(v) && readers.at(v) == 1; };
+    if (!alone(op.operands[linear_weight(0)])) return false;
+    if (has(op, linear_bias(0)) && !alone(op.operands[linear_bias(0)])) return false;
     return f.type(op.operands[0]).rank() >= 1;
 }
 
@@ -107,9 +140,11 @@ Op merged_product(Function& f, const std::vector<const Op*>& siblings) {
     return op;
 }
 
-void merge_in(Function& f, Report& report) {
+void merge_in(Function& f, const Places& read_elsewhere, Report& report) {
     const std::set<Value> arguments(f.arguments.begin(), f.arguments.end());
     std::map<Value, int> readers;
+    for (std::size_t k = 0; k < f.arguments.size(); ++k)
+        if (read_elsewhere.contains({f.name, k})) ++readers[f.arguments[k]];
     for (const Op& op : f.ops)
         for (Value v : op.operands)
             if (v) ++readers[v];
@@ -166,7 +201,8 @@ void merge_in(Function& f, Report& report) {
 }  // namespace
 
 Module merge_siblings(Module module, Report& report) {
-    for (Function& f : module.functions) merge_in(f, report);
+    const Places elsewhere = read_elsewhere(module);
+    for (Function& f : module.functions) merge_in(f, elsewhere, report);
     return module;
 }
 

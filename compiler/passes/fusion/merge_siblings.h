@@ -7,8 +7,8 @@
 //
 // Runs before differentiation, so that the backward pass is one product as well: the cotangents of the slices are
 // joined (join_pads) and the VJP of the merged product does the rest. The planner lays the weights side by side. Merges
-// only products of parameters (arguments of the function) that lie in no other merged product, all with a bias or none,
-// without residual or activation. Tests: tests/passes/fusion/merge_siblings_test.cpp
+// only products of parameters (arguments of the function) that nothing else reads, in any function, all with a bias or
+// none, without residual or activation. Tests: tests/passes/fusion/merge_siblings_test.cpp
 #pragma once
 
 #include "compiler/ir/module.h"

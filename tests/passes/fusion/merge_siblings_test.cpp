@@ -83,6 +83,43 @@ func @main(%x: f32[3,4], %a: f32[4,4], %b: f32[4,4]) -> (%y, %z, %t) {
 })");
 }
 
+TEST(MergeSiblings, LeavesABiasThatIsReadTwice) {
+    expect_unchanged(R"(
+func @main(%x: f32[3,4], %a: f32[4,4], %b: f32[4,4], %c: f32[4]) -> (%y, %z) {
+  %y = linear(%x, %a, %c) : f32[3,4]
+  %z = linear(%x, %b, %c) : f32[3,4]
+})");
+}
+
+// What two functions read, or one in two places, can lie in one place only; one function that is called twice is as
+// good as one call.
+TEST(MergeSiblings, LeavesWhatAnotherFunctionReads) {
+    const auto text = [](const std::string& first, const std::string& second) {
+        return R"(
+func @main(%x: f32[3,4], %a: f32[4,4], %b: f32[4,4], %c: f32[4,4]) -> (%t) {
+  %y = call(%x, )" +
+               first +
+               R"() {callee = "f"} : f32[3,4]
+  %t = )" + second +
+               R"( : f32[3,4]
+}
+func @f(%x: f32[3,4], %v: f32[4,4], %w: f32[4,4]) -> (%t) {
+  %y = linear(%x, %v) : f32[3,4]
+  %z = linear(%x, %w) : f32[3,4]
+  %t = add(%y, %z) : f32[3,4]
+})";
+    };
+    const auto products = [&](const std::string& first, const std::string& second) {
+        const Module m = merged(text(first, second));
+        return linear_products(m.find("f")->ops[0].operands.size());
+    };
+    EXPECT_EQ(products("%a, %b", "call(%y, %a, %b) {callee = \"f\"}"), 2U);
+    EXPECT_EQ(products("%a, %b", "linear(%y, %c)"), 2U);
+    EXPECT_EQ(products("%a, %b", "linear(%y, %b)"), 1U);
+    EXPECT_EQ(products("%a, %b", "call(%y, %b, %c) {callee = \"f\"}"), 1U);
+    EXPECT_EQ(products("%a, %a", "linear(%y, %c)"), 1U);
+}
+
 // One product has one gradient: of three of which one is frozen, two are merged.
 TEST(MergeSiblings, LeavesWhatIsFrozenBesideWhatIsNot) {
     Module m = module_of(R"(
