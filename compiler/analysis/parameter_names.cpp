@@ -79,9 +79,23 @@ bool parameter_name(const std::string& name) {
     return names.contains(leaf(name));
 }
 
+bool torchs_parameter_name(const std::string& name) {
+    static const std::set<std::string> names = {"in_proj_weight", "in_proj_bias",  "q_proj_weight",
+                                                "k_proj_weight",  "v_proj_weight", "bias_k",
+                                                "bias_v",         "weight_g",      "weight_v"};
+    static const std::set<std::string> beginnings = {"weight_ih", "weight_hh", "weight_hr", "bias_ih", "bias_hh"};
+    const std::string last = leaf(name);
+    return parameter_name(name) || names.contains(last) || leaf(parent(parent(name))) == "parametrizations" ||
+           std::any_of(beginnings.begin(), beginnings.end(), [&](const std::string& b) { return last.starts_with(b); });
+}
+
 bool exporters_name(const std::string& name) {
     return name.empty() || name.find(':') != std::string::npos || name.find('/') != std::string::npos ||
            std::isdigit(static_cast<unsigned char>(name.back())) != 0;
+}
+
+bool given_name(const std::string& name) {
+    return name.find_first_of("/:") == std::string::npos && !name.empty() && !is_number(name);
 }
 
 std::string folded_op(const std::string& name) {

@@ -24,9 +24,16 @@ std::string layer_scope(const std::string& scope);
 // Buffers that common models register ("rotary_emb.inv_freq"). They are saved with a model at most, never trained.
 bool buffer_name(const std::string& name);
 bool parameter_name(const std::string& name);  // that ends in weight, bias, …
+// A parameter of one of torch's own modules: what parameter_name says, and those of recurrent and attention layers and
+// of parametrizations ("lstm.weight_ih_l0", "attn.in_proj_bias", "fc.parametrizations.weight.original0").
+bool torchs_parameter_name(const std::string& name);
 
 // A name that exporters give to values of their own: "val_110", "onnx::MatMul_601", "unsqueeze_14", "601".
 bool exporters_name(const std::string& name);
+
+// A name that TorchScript's exporter has from the model, which its own values never have: without a slash or a colon,
+// and no number alone. "ln1.weight", "scale", "w2".
+bool given_name(const std::string& name);
 
 // "add_4" -> "add": what the exporter's name says of the op that it evaluated; "" where it does not ("val_7", and
 // "onnx::Mul_7", which is called after its consumer).

@@ -240,6 +240,9 @@ struct Module {
     // The exporter left tensors apart that are equal, as TorchScript's does in training mode: what is one in the graph
     // is one in the model. Not printed.
     bool merges_nothing = false;
+    // Initializers have the model's own names, and each such name is one parameter or buffer of the model, as
+    // TorchScript's exporter of torch 2 leaves them. Not printed.
+    bool keeps_names = false;
     Mesh mesh;
     std::vector<ShardUnit> units;     // of a sharded model; their shards are the parameters of its functions
     std::vector<Function> functions;  // the entry first

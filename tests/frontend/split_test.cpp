@@ -20,7 +20,8 @@ struct Lifted {
 
 Lifted lifted(const std::string& body, const std::function<void(onnx::ModelProto&)>& change = {}) {
     onnx::ModelProto model;
-    const std::string text = "<ir_version: 8, producer_name: \"pytorch\", opset_import: [\"\": 17]> " + body;
+    const std::string text =
+        "<ir_version: 8, producer_name: \"pytorch\", producer_version: \"2.13.0\", opset_import: [\"\": 17]> " + body;
     const auto status = onnx::OnnxParser::Parse(model, text.c_str());
     EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
     for (auto& node : *model.mutable_graph()->mutable_node())  // the parser keeps no names of nodes with a slash
@@ -84,6 +85,20 @@ TEST(Split, NamesThatNoLayerHas) {
     })");
     const Names want = {{"norm.g", {}}, {"last.g", {}}, {"end.g", {}}, {"scales.0", {}}, {"scales.1", {}}};
     EXPECT_EQ(got.parameters, want);
+}
+
+// A part of a parameter that the exporter evaluated, zeros as the bias of another module.
+TEST(Split, WhatWasEvaluatedIsNoParameterWithAName) {
+    const Lifted got = lifted(R"(g (float[3,4] x) => (float[3,4] y)
+        <float[4] "a.weight" = {1, 1, 1, 1}, float[4] "a.bias" = {0, 0, 0, 0}> {
+      "onnx::Add_9" = Identity("a.bias")
+      "/a/LayerNormalization_output_0" = LayerNormalization<axis = -1>(x, "a.weight", "a.bias")
+      "/b/norm/LayerNormalization_output_0" = LayerNormalization<axis = -1>("/a/LayerNormalization_output_0", "a.weight", "onnx::Add_9")
+      y = Tanh("/b/norm/LayerNormalization_output_0")
+    })");
+    EXPECT_EQ(got.parameters.count("a.bias"), 1U);
+    EXPECT_EQ(got.parameters.count("b.norm.bias_folded"), 1U);
+    EXPECT_EQ(got.parameters.size(), 3U);
 }
 
 // A module that gives its operand back, what the exporter evaluated, and what is a result of the graph are no

@@ -166,6 +166,8 @@ Module Importer::run() {
         !traced_.parameters().empty() || std::any_of(nodes.begin(), nodes.end(), [](const onnx::NodeProto& node) {
             return metadata(node, traced_call_key) != nullptr;
         });
+    module_.keeps_names = torchscript_ && model_->producer_name() == "pytorch" && !model_->producer_version().empty() &&
+                          model_->producer_version()[0] != '0' && !model_->producer_version().starts_with("1.");
     module_.merges_nothing = torchscript_ && says_training_mode(model_->graph(), opset(""));
     return std::move(module_);
 }

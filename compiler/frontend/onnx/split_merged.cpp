@@ -2,17 +2,17 @@
 #include "compiler/frontend/onnx/split_merged.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
+
+#include "compiler/analysis/parameter_names.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
 
-// What the exporter calls values after its own has a slash, a colon, or is a number alone.
-bool is_own_name(const std::string& name) {
-    return name.find_first_of("/:") == std::string::npos &&
-           std::any_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) == 0; });
+// "onnx::MatMul_12": after what reads it.
+bool evaluated_name(const std::string& name) {
+    return name.starts_with("onnx::");
 }
 
 }  // namespace
@@ -26,10 +26,12 @@ std::vector<std::string> split_merged(onnx::GraphProto& graph) {
     for (const auto& node : graph.node()) {
         // A module that gives its operand back is a node with a path.
         if (node.op_type() != "Identity" || node.input_size() != 1 || node.output_size() != 1 ||
-            node.name().starts_with("/") || outputs.contains(node.output(0)) || !is_own_name(node.output(0)))
+            node.name().starts_with("/") || outputs.contains(node.output(0)))
             continue;
         const auto at = initializers.find(node.input(0));
-        if (at == initializers.end() || !is_own_name(node.input(0))) continue;
+        const bool given = given_name(node.output(0));
+        if (at == initializers.end() || (!given && !(given_name(node.input(0)) && evaluated_name(node.output(0)))))
+            continue;
         onnx::TensorProto* own = graph.add_initializer();
         *own = *at->second;
         own->set_name(node.output(0));

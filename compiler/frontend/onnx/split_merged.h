@@ -5,8 +5,9 @@
 //     in:   Identity(norm1.weight) -> norm2.weight
 //     out:  norm1.weight and norm2.weight, initializers of the same numbers
 //
-// What the model itself ties has one name there, and no such node. What the exporter evaluated of parameters
-// ("onnx::MatMul_12") it merges as well, whether it was one weight or equal ones: that is left as it is.
+// What the model itself ties has one name there, and no such node. So it does with what it evaluated of parameters
+// ("onnx::MatMul_12"), which is no longer merged with one that has a name; two such may have been one weight, or equal
+// ones: they are left as they are.
 #pragma once
 
 #include <onnx/onnx_pb.h>

@@ -51,7 +51,7 @@ class Decider {
             std::any_of(main_.ops.begin(), main_.ops.end(), [](const Op& op) { return !op.provenance.scope.empty(); });
         if (!out.exporters_scopes) take_modules_from_structure();
         const Uses uses(main_);
-        const RestoredNames names(main_, out.exporters_scopes);
+        const RestoredNames names(main_, out.exporters_scopes, module_.keeps_names);
         out.arguments.resize(main_.arguments.size());
         for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
             if (info(k).kind == ArgInfo::Kind::input) continue;
@@ -73,6 +73,7 @@ class Decider {
         expect_match("--constant", options_.constant, constant_matches_);
         expect_match("--trainable", options_.trainable, trainable_matches_);
         if (!open_.empty()) ask();
+        warn_of_taken_by_name();
         warn_of_evaluated(out);
         if (!out.exporters_scopes && std::any_of(out.arguments.begin(), out.arguments.end(), [](const Decision& d) {
                 return d.verdict == Decision::Verdict::parameter;
@@ -129,10 +130,7 @@ class Decider {
                                                 : fmt::format("evaluated by the exporter ({})", info(k).note));
         if (is_dotted(name(k))) {
             if (buffer_name(name(k))) return decided(Decision::Verdict::constant, "a buffer, by its name");
-            if (!parameter_name(name(k)))
-                report_.warning(
-                    "parameter", name(k),
-                    fmt::format("taken for a parameter by its name; if it is a buffer, add --constant '{}'", name(k)));
+            if (!torchs_parameter_name(name(k))) by_name_.push_back(name(k));
             return decided(Decision::Verdict::parameter);
         }
         if (decision.sites.empty())
@@ -153,6 +151,17 @@ class Decider {
         if (std::all_of(sites.begin(), sites.end(), [](const Site& site) { return in_rotary(site); })) return false;
         return decision.verdict != Decision::Verdict::parameter ||
                std::none_of(sites.begin(), sites.end(), [&](const Site& site) { return names.folded(k, site); });
+    }
+
+    // Of parameters by hand; torch's own modules have none of these names.
+    void warn_of_taken_by_name() {
+        if (by_name_.empty()) return;
+        const bool one = by_name_.size() == 1;
+        report_.warning("parameter", list_of_names(by_name_),
+                        one ? fmt::format("taken for a parameter by its name; if it is a buffer, add --constant '^{}$'",
+                                          by_name_.front())
+                            : std::string("taken for parameters by their names; if there is a buffer among them, add "
+                                          "--constant REGEX"));
     }
 
     void warn_of_evaluated(const Decisions& decisions) {
@@ -325,8 +334,9 @@ class Decider {
     std::optional<std::regex> trainable_, constant_;
     std::size_t constant_matches_ = 0, trainable_matches_ = 0;
     std::optional<Structure> structure_;
-    std::vector<NumbersSay> numbers_;  // by argument
-    std::vector<Open> open_;           // what nothing decides
+    std::vector<NumbersSay> numbers_;   // by argument
+    std::vector<Open> open_;            // what nothing decides
+    std::vector<std::string> by_name_;  // what nothing but its name says to be a parameter
     std::vector<std::size_t> evaluated_;
     std::set<std::size_t> flagged_;  // decided by the user
 };

@@ -42,7 +42,7 @@ class Lifter {
           main_(module_.main()),
           report_(report),
           decisions_(decide_parameters(module_, options, report)),
-          names_(main_, decisions_.exporters_scopes),
+          names_(main_, decisions_.exporters_scopes, module_.keeps_names),
           uses_(main_) {}
 
     Module run() {
@@ -187,7 +187,9 @@ class Lifter {
     }
 
     // Whoever left equal tensors apart has merged none for being equal: what is one initializer is one in the model.
-    bool is_one_in_model(std::size_t k) const { return module_.merges_nothing || has_twin(k); }
+    bool is_one_in_model(std::size_t k) const {
+        return module_.merges_nothing || names_.is_models_own(k) || has_twin(k);
+    }
 
     // Another initializer with a name of the model's, of equal shape and numbers.
     bool has_twin(std::size_t k) const {

@@ -7,10 +7,14 @@
 
 namespace thunderc {
 
-RestoredNames::RestoredNames(const Function& main, bool exporters_scopes)
-    : main_(&main), exporters_scopes_(exporters_scopes) {
+RestoredNames::RestoredNames(const Function& main, bool exporters_scopes, bool keeps_names)
+    : main_(&main), exporters_scopes_(exporters_scopes), keeps_names_(keeps_names) {
     for (const ArgInfo& info : main.argument_info)
         any_named_ = any_named_ || (info.kind != ArgInfo::Kind::input && is_dotted(info.names.front()));
+}
+
+bool RestoredNames::is_models_own(std::size_t k) const {
+    return keeps_names_ && given_name(name(k));
 }
 
 std::string RestoredNames::target(std::size_t k, const Site& site, bool first) const {
@@ -25,6 +29,7 @@ std::string RestoredNames::target(std::size_t k, const Site& site, bool first) c
         if (site.scope.empty() || within(own, site.scope) || within(site.scope, own)) return own_name;
         return site.scope + "." + (parameter_name(own_name) ? leaf(own_name) : leaf_of(k, site));
     }
+    if (is_models_own(k)) return own_name;
     if (exporters_scopes_) return site.scope.empty() ? own_name : site.scope + "." + leaf_of(k, site);
     if (first && !exporters_name(own_name)) return own_name;
     // Where no module could be made out, the op says what it is a part of.
@@ -66,13 +71,14 @@ std::string RestoredNames::leaf_of(std::size_t k, const Site& site) const {
 }
 
 bool RestoredNames::folded(std::size_t k, const Site& site) const {
-    return !is_dotted(name(k)) && (site.role == Role::scale || site.role == Role::shift) &&
+    return !is_dotted(name(k)) && !is_models_own(k) && (site.role == Role::scale || site.role == Role::shift) &&
            main_->argument_info[k].kind == ArgInfo::Kind::value &&
            (exporters_scopes_ || (any_named_ && exporters_name(name(k))));
 }
 
 bool RestoredNames::was_transposed(std::size_t k, const std::vector<Site>& sites) const {
-    if (is_dotted(name(k)) || main_->argument_info[k].kind == ArgInfo::Kind::parameter || type(k).rank() != 2)
+    if (is_dotted(name(k)) || is_models_own(k) || main_->argument_info[k].kind == ArgInfo::Kind::parameter ||
+        type(k).rank() != 2)
         return false;
     if (!exporters_scopes_ && !exporters_name(name(k))) return false;
     return std::all_of(sites.begin(), sites.end(), [&](const Site& site) {

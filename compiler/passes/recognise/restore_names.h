@@ -12,8 +12,12 @@ namespace thunderc {
 
 class RestoredNames {
   public:
-    // `exporters_scopes`: the scopes of main's ops are the exporter's, not made up from structure.
-    RestoredNames(const Function& main, bool exporters_scopes);
+    // `exporters_scopes`: the scopes of main's ops are the exporter's, not made up from structure. `keeps_names`: the
+    // module's.
+    RestoredNames(const Function& main, bool exporters_scopes, bool keeps_names);
+
+    // Whether argument k is one parameter or buffer of the model, under its name.
+    bool is_models_own(std::size_t k) const;
 
     // Whether some initializer has its framework's name: then one that lost it holds something else.
     bool any_named() const { return any_named_; }
@@ -40,7 +44,7 @@ class RestoredNames {
     std::string leaf_of(std::size_t k, const Site& site) const;
 
     const Function* main_;
-    bool exporters_scopes_, any_named_ = false;
+    bool exporters_scopes_, keeps_names_, any_named_ = false;
 };
 
 }  // namespace thunderc
