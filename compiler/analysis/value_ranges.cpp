@@ -172,15 +172,40 @@ ValueSet ValueRanges::moved(const Op& op, const Moves& moves) const {
     return out;
 }
 
-// What is chosen where its own comparison holds: where(labels == -100, 0, labels) is never -100.
+// What is chosen where its own comparison holds: where(labels == -100, 0, labels) is never -100; or where one of what
+// it is computed from holds: where(position < 12, 12 * row + position, 0).
 ValueSet ValueRanges::chosen(const Op& op, const Moves& moves) const {
     ValueSet out;
     for (std::size_t k : moves.operands) {
-        ValueSet set = sets_[op.operands[k].index];
-        restrict(set, op.operands[k], op.operands[0], k == moves.operands[0]);
-        out.add(set);
+        constexpr int most_ops = 5;  // between the comparison and what is chosen, one behind the other
+        out.add(where(op.operands[k], op.operands[0], k == moves.operands[0], most_ops));
     }
     return out;
+}
+
+ValueSet ValueRanges::where(Value v, Value condition, bool holds, int depth) const {
+    ValueSet set = sets_[v.index];
+    restrict(set, v, condition, holds);
+    const Op* op = definition(v);
+    const Type& type = function_->type(v);
+    if (depth == 0 || op == nullptr || op->results.size() != 1 || !is_integer(type.dtype)) return set;
+    const OpDef& def = op_def(op->name);
+    if (!def.acts_by_element() || !def.range || def.range_of_types || def.moves) return set;
+    std::vector<ValueSet> sets;
+    std::vector<const ValueSet*> operands;
+    std::vector<Type> types;
+    for (Value operand : op->operands) {
+        if (!operand) return set;
+        types.push_back(function_->type(operand));
+        // The condition goes element by element with what is of the same shape.
+        sets.push_back(types.back().dims == type.dims ? where(operand, condition, holds, depth - 1)
+                                                      : sets_[operand.index]);
+    }
+    for (const ValueSet& one : sets) operands.push_back(&one);
+    const bool same = op->operands.size() > 1 && op->operands[0] == op->operands[1];
+    const ValueSet computed = by_rule(def, {operands, types, type, op->attributes, same});
+    const Piece hull = set.hull();
+    return !set.nan && computed.inside(hull.low, hull.high) ? computed : set;
 }
 
 void ValueRanges::restrict(ValueSet& set, Value chosen, Value condition, bool holds) const {

@@ -52,6 +52,8 @@ class ValueRanges {
     ValueSet result(const Op& op) const;
     ValueSet moved(const Op& op, const Moves& moves) const;
     ValueSet chosen(const Op& op, const Moves& moves) const;
+    // Of v, and of what it is computed from, where the condition holds, or does not.
+    ValueSet where(Value v, Value condition, bool holds, int depth) const;
     void restrict(ValueSet& set, Value chosen, Value condition, bool holds) const;
     const Op* definition(Value v) const;
     // By position, where the op's operands are known so (value_columns.cpp).

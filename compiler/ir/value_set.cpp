@@ -169,6 +169,16 @@ ValueSet remainder_of(const ValueSet& a, const ValueSet& b, DType dtype) {
     return ValueSet::between(0, b.pieces.back().high - 1);
 }
 
+// A number that is not negative has no bit above its own, and its result none that it has not.
+ValueSet common_bits_of(const ValueSet& a, const ValueSet& b, DType dtype) {
+    if (a.pieces.empty() || b.pieces.empty()) return {};
+    const Piece p = a.hull(), q = b.hull();
+    double high = infinity;
+    if (p.low >= 0) high = p.high;
+    if (q.low >= 0) high = std::min(high, q.high);
+    return high < infinity ? ValueSet::between(0, high) : ValueSet::any(dtype);
+}
+
 ValueSet converted(const ValueSet& a, DType from, DType to) {
     if (to == DType::boolean) return ValueSet::any(to);
     if (!is_float(to)) {

@@ -48,8 +48,9 @@ ValueSet rounded(ValueSet set, DType dtype);
 ValueSet sum_of(const ValueSet& a, const ValueSet& b, DType dtype);
 ValueSet difference_of(const ValueSet& a, const ValueSet& b, DType dtype);
 ValueSet product_of(const ValueSet& a, const ValueSet& b, DType dtype);
-ValueSet quotient_of(const ValueSet& a, const ValueSet& b, DType dtype);   // towards zero for integers
-ValueSet remainder_of(const ValueSet& a, const ValueSet& b, DType dtype);  // with the sign of the divisor
+ValueSet quotient_of(const ValueSet& a, const ValueSet& b, DType dtype);     // towards zero for integers
+ValueSet remainder_of(const ValueSet& a, const ValueSet& b, DType dtype);    // with the sign of the divisor
+ValueSet common_bits_of(const ValueSet& a, const ValueSet& b, DType dtype);  // a & b
 ValueSet converted(const ValueSet& a, DType from, DType to);
 
 // Every piece of a with every piece of b.

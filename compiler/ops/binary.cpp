@@ -201,6 +201,8 @@ void add_traits(OpDef& def) {
         def.neutral = 0;
     } else if (name == "xor") {
         def.neutral = 0;
+    } else if (name == "bit_and") {
+        range(common_bits_of);
     }
 }
 

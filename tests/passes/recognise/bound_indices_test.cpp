@@ -120,6 +120,33 @@ TEST(BoundIndices, IndicesThatCannotLeave) {
   %index = cast(%x) {dtype = i64} : i64[2,5]
 )"),
               "x:any");
+    // A hash of 8 buckets.
+    EXPECT_EQ(lookup_ranges(ids, R"(
+  %seven = constant() {value = <i64[] splat 7.0>} : i64[]
+  %index = bit_and(%ids, %seven) : i64[2,5]
+)"),
+              "ids:any");
+}
+
+// A place of an expert's list where there is one left, else the row behind all of them.
+TEST(BoundIndices, WhatIsComputedOfWhatIsCompared) {
+    const auto slots = [](const std::string& condition) {
+        return R"(
+  %three = constant() {value = <i64[] splat 3.0>} : i64[]
+  %ten = constant() {value = <i64[2,5] splat 10.0>} : i64[2,5]
+  %expert = argmax(%x) {axis = 2, keep_dims = false} : i64[2,5]
+  %position = cumsum(%expert) {axis = 1, exclusive = false, reverse = false} : i64[2,5]
+  %first = mul(%expert, %three) : i64[2,5]
+  %slot = add(%first, %position) : i64[2,5]
+)" + condition +
+               R"(
+  %index = select(%keep, %slot, %ten) : i64[2,5]
+)";
+    };
+    const char* x = "%x: f32[2,5,3] input \"x\"";  // 3 experts: slots 0 to 8
+    EXPECT_EQ(lookup_ranges(x, slots("  %keep = lt(%position, %three) : bool[2,5]")), "x:any");
+    const std::string refused = error_of(lookup(x, slots("  %keep = gt(%position, %three) : bool[2,5]")));
+    EXPECT_NE(refused.find("cannot be shown to lie inside"), std::string::npos) << refused;
 }
 
 // Positions that skip padding: padding + the running number of what is no padding, in tables that hold them all.
