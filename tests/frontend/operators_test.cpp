@@ -165,7 +165,7 @@ TEST(BatchNormalization, TakesTheStatisticsThatItIsGiven) {
     }
 }
 
-Module imported_text(const std::string& text, int opset = 22) {
+Module imported_text(const std::string& text, int opset, Report& report) {
     onnx::ModelProto model;
     const std::string versions = "<ir_version: 10, opset_import: [\"\" : " + std::to_string(opset) + ", \"f\" : 1]> g ";
     const auto status = onnx::OnnxParser::Parse(model, (versions + text).c_str());
@@ -173,10 +173,14 @@ Module imported_text(const std::string& text, int opset = 22) {
     const std::filesystem::path path =
         std::filesystem::temp_directory_path() / ("thunderc-given-" + std::to_string(::getpid()) + ".onnx");
     std::ofstream(path, std::ios::binary) << model.SerializeAsString();
-    Module module = import_model(path, CompileOptions());
+    Module module = import_model(path, CompileOptions(), report);
     std::filesystem::remove(path);
     verify(module);
     return module;
+}
+Module imported_text(const std::string& text, int opset = 22) {
+    Report report;
+    return imported_text(text, opset, report);
 }
 
 // What operators on the first numbers of an input give: numbers 1, 2, 3 … for each argument.
@@ -190,6 +194,22 @@ std::vector<Tensor> given_by(const Module& module) {
 }
 std::vector<Tensor> given_by(const std::string& text, int opset = 22) {
     return given_by(imported_text(text, opset));
+}
+
+// A number that the code writes is a double, whatever the model is of; tensors of doubles are computed in f32.
+TEST(Constants, NumbersOfTheCodeAreNoTensorsInDouble) {
+    const auto warnings = [](const std::string& number) {
+        Report report;
+        imported_text("(float[3] x) => (float[3] y) { d = Constant<value = double" + number +
+                          ">() f = Cast<to = 1>(d) y = Mul(x, f) }",
+                      22, report);
+        return std::count_if(report.notes.begin(), report.notes.end(), [](const Note& note) {
+            return note.kind == Note::Kind::warning && note.what == "precision";
+        });
+    };
+    EXPECT_EQ(warnings(" {0.25}"), 0);
+    EXPECT_EQ(warnings("[1] {0.25}"), 0);
+    EXPECT_EQ(warnings("[3] {0.25, 0.5, 1}"), 1);
 }
 
 // Which ONNX's reference does not have.

@@ -14,7 +14,11 @@ namespace {
 
 void constant(Node& n) {
     if (const auto* value = n.attribute("value")) {
-        n.importer().dtype(value->t().data_type(), "the constant " + n.proto().name());
+        // A number of the code is a double in torch, and takes the type of what it is combined with.
+        const auto& dims = value->t().dims();
+        const bool one = std::all_of(dims.begin(), dims.end(), [](std::int64_t d) { return d == 1; });
+        if (!one || !dtype_of(value->t().data_type()))
+            n.importer().dtype(value->t().data_type(), "the constant " + n.proto().name());
         check_tensor(value->t());
         return n.output_constant(0, n.importer().reader().tensor(value->t()), narrow_type(value->t().data_type()));
     }
