@@ -7,7 +7,7 @@ there already (make_fixtures.py, make_model_fixtures.py), and of a GPT-2. Needs 
 
 A file keeps the program, weights and constants, deflated; of lines of code their last one alone, without a folder.
 """
-import argparse, copy, io, json, logging, os, re, warnings, zipfile
+import argparse, copy, io, json, logging, os, re, unittest.mock, warnings, zipfile
 
 import torch
 import transformers
@@ -135,7 +135,9 @@ def main():
         return f"{to}/{kind}.pt2"
 
     if not only or "gpt2" in only:  # of which there is no other file
-        make_fixtures.make(a.out, "gpt2", gpt2, True, [])
+        # A third of the bias of q, k and v has a gradient of rounding alone, of which an update says nothing.
+        with unittest.mock.patch.dict(make_fixtures.OPTIMIZER, eps=1e-3):
+            make_fixtures.make(a.out, "gpt2", gpt2, True, [])
     for name, (build, kinds) in FAMILIES.items():
         for kind in kinds if not only or name in only else []:
             language_model(build, f"{a.out}/{name}", kind, made(name, f"{a.out}/{name}", kind))

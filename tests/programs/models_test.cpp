@@ -20,6 +20,26 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 }
 
 const Case cases[] = {
+    // Programs of torch.export, in which nothing has to be asked for.
+    {"resnet_eval_ep", "resnet_eval", "ep_dyn.logits", "--batch 4"},
+    {"resnet_train_ep", "resnet_train", "ep.logits", ""},
+    {"convnext_ep", "convnext", "ep.logits", ""},
+    {"vit_ep", "vit", "ep_dyn.logits", "--batch 4"},
+    {"unet_ep", "unet", "ep.loss", ""},
+    {"vae_ep", "vae", "ep.loss", ""},
+    {"clip_ep", "clip", "ep.loss", ""},
+    {"whisper_ep", "whisper", "ep.logits", ""},
+    {"bert_ep", "bert", "ep.logits", ""},
+    {"mamba_ep", "mamba", "ep.loss", ""},
+    {"gpt_heads_ep", "gpt_heads", "ep.loss", ""},
+    {"transformer_ep", "transformer", "ep.loss", ""},
+    {"t5_ep", "t5", "ep.loss", ""},
+    {"lstm_masked_ep", "lstm_masked", "ep.logits", ""},
+    {"gru_ep", "gru", "ep.logits", ""},
+    {"gru_cells_ep", "gru_cells", "ep.loss", ""},
+    {"mixtral_ep", "mixtral", "ep.loss", ""},
+    {"dlrm_ep", "dlrm", "ep.loss", ""},
+    {"graph_net_ep", "graph_net", "ep.loss", ""},
     {"resnet_eval_noopt", "resnet_eval", "noopt_dyn.logits", "--batch 4"},
     {"resnet_eval_legacy", "resnet_eval", "legacy.logits", ""},
     {"resnet_eval_dp2", "resnet_eval", "noopt_dyn.logits", "--batch 2 --dp 2", 2},
@@ -86,7 +106,8 @@ TEST_P(Models, WithPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Models,
-                         testing::ValuesIn(in_short(cases, {"unet_dynamo", "lstm_packed_dyn", "mixtral_dynamo"})),
+                         testing::ValuesIn(in_short(cases, {"resnet_train_ep", "unet_dynamo", "lstm_packed_dyn",
+                                                            "mixtral_dynamo"})),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace models_test

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/shared/ranking.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -125,46 +126,12 @@ void cumulative_product(Node& n) {
     n.output(0, v);
 }
 
-// An element's rank is how many stand before it: larger ones, and equal ones with a smaller index. Each of the first k
-// is found by its rank, and taken by its index, so that its gradient goes there. What is not a number has no rank: an
-// index is one of the row's whatever it holds.
-void top_k(Node& n) {
-    Builder& b = n.b();
+void top_k_of(Node& n) {
     const Type type = n.type(0);
-    const std::int64_t rank = type.rank(), axis = n.axis(n.integer("axis", -1), rank), k = n.integer(1, "count");
-    const std::int64_t size = type.dims[static_cast<std::size_t>(axis)];
-    constexpr std::int64_t most = 4096;  // every element is compared with every other
-    if (k < 0 || k > size) n.fail(fmt::format("TopK asks for {} of {} elements", k, size));
-    if (size > most)
-        n.fail(fmt::format("TopK of rows of {} elements is not supported", size), "take it of shorter rows",
-               fmt::format("{} elements at most", most));
-    Dims there(static_cast<std::size_t>(rank));
-    std::iota(there.begin(), there.end(), 0);
-    there.erase(there.begin() + axis);
-    there.push_back(axis);
-    Dims back(there.size()), dims;
-    for (std::size_t d = 0; d < there.size(); ++d) {
-        back[static_cast<std::size_t>(there[d])] = static_cast<std::int64_t>(d);
-        dims.push_back(type.dims[static_cast<std::size_t>(there[d])]);
-    }
-    const std::int64_t rows = size == 0 ? 0 : type.elements() / size;
-    const Value x = b.reshape(b.transpose(n.input(0), there), {rows, size});
-    const auto index = [&](const Dims& of, std::vector<double> step) {
-        return b.constant(ConstExpr::affine(Type::tensor(DType::i64, of), 0, std::move(step)));
-    };
-    const Value own = b.reshape(x, {rows, size, 1}), other = b.reshape(x, {rows, 1, size});
-    const Value sooner = b.op("lt", {index({1, size}, {0, 1}), index({size, 1}, {1, 0})});
-    const Value better = b.op(n.integer("largest", 1) != 0 ? "gt" : "lt", {other, own});
-    const Value before = b.op("or", {better, b.op("and", {b.op("eq", {other, own}), sooner})});
-    const Value ranks = b.reduce_sum(b.cast(before, DType::f32), {2});
-    const Value wanted = b.constant(ConstExpr::affine(Type::tensor(DType::f32, {k, 1}), 0, {1, 0}));
-    const Value found = b.op("eq", {b.reshape(ranks, {rows, 1, size}), wanted});
-    const Value numbers = b.op("select", {found, index({size}, {1}), b.scalar(DType::i64, 0)});
-    const Value chosen = b.op("reduce_max", {numbers}, {{"axes", Dims{2}}, {"keep_dims", false}});
-    const Value values = b.op("gather_elements", {x, chosen}, {{"axis", std::int64_t{1}}});
-    dims.back() = k;
-    n.output(0, b.transpose(b.reshape(values, dims), back), n.narrow(0));
-    n.output(1, b.transpose(b.reshape(chosen, dims), back));
+    const std::int64_t axis = n.axis(n.integer("axis", -1), type.rank());
+    const Ranked first = top_k(n.b(), n.input(0), axis, n.integer(1, "count"), n.integer("largest", 1) != 0);
+    n.output(0, first.values, n.narrow(0));
+    n.output(1, first.numbers);
 }
 
 // ArgMin is the ArgMax of what runs the other way, the last index the first from the end.
@@ -210,7 +177,7 @@ constexpr OpImporter reduce_importers[] = {
     {"ReduceLogSumExp", 18, last_opset, log_sum_exp_by_operand, own},
     {"CumSum", 13, last_opset, cumulative_sum, computed},
     {"CumProd", 26, last_opset, cumulative_product, computed},
-    {"TopK", 13, last_opset, top_k, own},
+    {"TopK", 13, last_opset, top_k_of, own},
     {"ArgMax", 13, last_opset, arg_max, own},
     {"ArgMin", 13, last_opset, arg_max, own},
 };

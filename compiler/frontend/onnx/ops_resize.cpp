@@ -12,124 +12,10 @@
 
 #include "compiler/frontend/onnx/dropped_arguments.h"
 #include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/shared/resize.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
-
-struct Axis {
-    std::int64_t in = 0, out = 0;
-    double scale = 1;
-    double begin = 0, end = 1;  // of the region that is resized, as shares
-};
-
-struct Form {
-    std::string mode, coordinates, nearest;
-    bool antialias = false, exclude_outside = false;
-    double cubic = -0.75;
-    double outside = 0;  // what is there with tf_crop_and_resize
-};
-
-// Where element k of the result is in x.
-double source(const Form& form, const Axis& a, std::int64_t k) {
-    const auto x = static_cast<double>(k), in = static_cast<double>(a.in);
-    const double length = a.scale * in;
-    const std::string& how = form.coordinates;
-    if (how == "align_corners") return length == 1 ? 0 : x * (in - 1) / (length - 1);
-    if (how == "asymmetric") return x / a.scale;
-    if (how == "pytorch_half_pixel" && length == 1) return -0.5;
-    const double half_pixel = (x + 0.5) / a.scale - 0.5;
-    if (how == "half_pixel_symmetric") return in / 2 * (1 - static_cast<double>(a.out) / length) + half_pixel;
-    if (how == "tf_crop_and_resize") {
-        const double along =
-            length == 1 ? (a.end - a.begin) * (in - 1) / 2 : x * (a.end - a.begin) * (in - 1) / (length - 1);
-        return along + a.begin * (in - 1);
-    }
-    return half_pixel;
-}
-
-// What an element at this distance counts, before they are made to be 1 together.
-double weight(const Form& form, double distance) {
-    const double t = std::abs(distance), a = form.cubic;
-    if (form.mode == "linear") return std::max(0.0, 1 - t);
-    if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
-    return t < 2 ? ((a * t - 5 * a) * t + 8 * a) * t - 4 * a : 0;
-}
-
-// The one element that counts.
-std::int64_t nearest(const Form& form, double at) {
-    if (form.nearest == "floor") return static_cast<std::int64_t>(std::floor(at));
-    if (form.nearest == "ceil") return static_cast<std::int64_t>(std::ceil(at));
-    if (form.nearest == "round_prefer_ceil") return static_cast<std::int64_t>(std::floor(at + 0.5));
-    return static_cast<std::int64_t>(std::ceil(at - 0.5));
-}
-
-bool is_outside(const Form& form, const Axis& a, double at) {
-    return form.coordinates == "tf_crop_and_resize" && (at < 0 || at > static_cast<double>(a.in - 1));
-}
-
-// Row k: the shares of x's elements in the result's element k. The kernel is as wide as elements are apart in the
-// result, with antialias; what lies outside is what is on the edge, or is left out.
-Tensor shares(const Form& form, const Axis& a, DType dtype) {
-    Tensor out(Type::tensor(dtype, {a.out, a.in}));
-    const double scale = form.antialias ? std::min(a.scale, 1.0) : 1;
-    const double reach = (form.mode == "linear" ? 1 : 2) / scale;
-    for (std::int64_t k = 0; k < a.out; ++k) {
-        const double at = source(form, a, k);
-        if (is_outside(form, a, at)) continue;
-        const auto first = static_cast<std::int64_t>(std::floor(at - reach));
-        const auto last = static_cast<std::int64_t>(std::ceil(at + reach));
-        double sum = 0;
-        const auto row = static_cast<std::size_t>(k * a.in);
-        for (std::int64_t i = first; i <= last; ++i) {
-            if (form.exclude_outside && (i < 0 || i >= a.in)) continue;
-            const double w = weight(form, (static_cast<double>(i) - at) * scale);
-            sum += w;
-            out.f[row + static_cast<std::size_t>(std::clamp<std::int64_t>(i, 0, a.in - 1))] += w;
-        }
-        for (std::int64_t i = 0; sum != 0 && i < a.in; ++i) out.f[row + static_cast<std::size_t>(i)] /= sum;
-    }
-    return out;
-}
-
-// 1 for elements of the result that lie outside, in the shape that broadcasts along `axis`; none where there are none.
-Value outside(Builder& b, const Form& form, const Axis& a, std::size_t axis, std::size_t rank) {
-    Tensor out(Type::tensor(DType::boolean, {a.out}));
-    for (std::int64_t k = 0; k < a.out; ++k)
-        out.i[static_cast<std::size_t>(k)] = is_outside(form, a, source(form, a, k));
-    if (std::all_of(out.i.begin(), out.i.end(), [](std::int64_t v) { return v == 0; })) return {};
-    Dims dims(rank, 1);
-    dims[axis] = a.out;
-    return b.reshape(b.constant(ConstExpr::dense(std::move(out))), dims);
-}
-
-Value resized(Node& n, const Form& form, const Axis& a, Value x, std::size_t axis) {
-    Builder& b = n.b();
-    const Dims dims = b.type(x).dims;
-    const DType dtype = b.type(x).dtype;
-    Value y;
-    if (form.mode == "nearest") {
-        std::vector<std::int64_t> from;
-        for (std::int64_t k = 0; k < a.out; ++k)
-            from.push_back(std::clamp<std::int64_t>(nearest(form, source(form, a, k)), 0, a.in - 1));
-        y = b.op("gather", {x, b.constant(ConstExpr::dense(Tensor::ints(from)))},
-                 {{"axis", static_cast<std::int64_t>(axis)}});
-    } else {
-        const auto at = static_cast<std::ptrdiff_t>(axis);
-        const std::int64_t outer = element_count(Dims(dims.begin(), dims.begin() + at));
-        const std::int64_t inner = element_count(Dims(dims.begin() + at + 1, dims.end()));
-        const Value matrix = b.constant(ConstExpr::dense(shares(form, a, dtype)));
-        if (inner == 1)
-            y = b.op("matmul", {b.reshape(x, {outer, a.in}), matrix}, {{"transpose_a", false}, {"transpose_b", true}});
-        else
-            y = b.op("matmul", {matrix, b.reshape(x, {outer, a.in, inner})},
-                     {{"transpose_a", false}, {"transpose_b", false}});
-        Dims result = dims;
-        result[axis] = a.out;
-        y = b.reshape(y, result);
-    }
-    const Value beyond = outside(b, form, a, axis, dims.size());
-    return beyond ? b.op("select", {beyond, b.scalar(dtype, form.outside), y}) : y;
-}
 
 std::vector<double> known_numbers(Node& n, std::size_t i, const char* what) {
     if (!n.has(i)) return {};
@@ -142,8 +28,8 @@ std::vector<double> known_numbers(Node& n, std::size_t i, const char* what) {
     return out;
 }
 
-Form form_of(Node& n) {
-    Form form;
+ResizeForm form_of(Node& n) {
+    ResizeForm form;
     form.mode = n.one_of("mode", {"nearest", "linear", "cubic"});
     form.coordinates =
         n.one_of("coordinate_transformation_mode", {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
@@ -160,7 +46,7 @@ Form form_of(Node& n) {
 }
 
 // The axes that change, with how long they get: by sizes, of which a policy may keep the ratio, or by scales.
-std::vector<Axis> sizes_of(Node& n, const Form& form, const std::vector<std::int64_t>& axes) {
+std::vector<ResizedAxis> sizes_of(Node& n, const ResizeForm& form, const std::vector<std::int64_t>& axes) {
     const Dims dims = n.type(0).dims;
     const std::vector<double> scales = known_numbers(n, 2, "scales"), sizes = known_numbers(n, 3, "sizes");
     const std::vector<double> region = known_numbers(n, 1, "region");
@@ -178,9 +64,9 @@ std::vector<Axis> sizes_of(Node& n, const Form& form, const std::vector<std::int
         n.fail("Resize of a region has not its two ends along each axis",
                "give roi, or choose other coordinates than tf_crop_and_resize", std::to_string(2 * axes.size()),
                std::to_string(region.size()));
-    std::vector<Axis> out;
+    std::vector<ResizedAxis> out;
     for (std::size_t k = 0; k < axes.size(); ++k) {
-        Axis a;
+        ResizedAxis a;
         a.in = dims[static_cast<std::size_t>(axes[k])];
         if (a.in == 0) n.fail("Resize of a dimension without elements");
         a.scale = sizes.empty() ? scales[k] : sizes[k] / static_cast<double>(a.in);
@@ -193,10 +79,10 @@ std::vector<Axis> sizes_of(Node& n, const Form& form, const std::vector<std::int
     }
     const std::string policy = n.one_of("keep_aspect_ratio_policy", {"stretch", "not_larger", "not_smaller"});
     if (policy == "stretch" || sizes.empty()) return out;
-    const auto by_scale = [](const Axis& x, const Axis& y) { return x.scale < y.scale; };
+    const auto by_scale = [](const ResizedAxis& x, const ResizedAxis& y) { return x.scale < y.scale; };
     const double scale = policy == "not_larger" ? std::min_element(out.begin(), out.end(), by_scale)->scale
                                                 : std::max_element(out.begin(), out.end(), by_scale)->scale;
-    for (Axis& a : out) {
+    for (ResizedAxis& a : out) {
         a.scale = scale;
         a.out = static_cast<std::int64_t>(scale * static_cast<double>(a.in) + 0.5);
     }
@@ -205,7 +91,8 @@ std::vector<Axis> sizes_of(Node& n, const Form& form, const std::vector<std::int
 
 // The factors of torch's upsampling, of the last dimensions, by which it samples where they are given: the exporter
 // writes the sizes that follow alone. Where the corners are aligned torch goes by sizes.
-void take_factors(Node& n, const Form& form, const std::vector<std::int64_t>& axes, std::vector<Axis>& sizes) {
+void take_factors(Node& n, const ResizeForm& form, const std::vector<std::int64_t>& axes,
+                  std::vector<ResizedAxis>& sizes) {
     if (form.coordinates == "align_corners") return;
     const std::int64_t rank = n.type(0).rank();
     const std::pair<const char*, std::int64_t> names[] = {
@@ -224,7 +111,8 @@ void take_factors(Node& n, const Form& form, const std::vector<std::int64_t>& ax
 }
 
 // Before anything is computed for each element along an axis.
-void check_size(Node& n, const Form& form, const std::vector<std::int64_t>& axes, const std::vector<Axis>& sizes) {
+void check_size(Node& n, const ResizeForm& form, const std::vector<std::int64_t>& axes,
+                const std::vector<ResizedAxis>& sizes) {
     constexpr std::int64_t most = 1 << 24;
     Dims dims = n.type(0).dims;
     for (std::size_t k = 0; k < axes.size(); ++k) {
@@ -241,23 +129,23 @@ void check_size(Node& n, const Form& form, const std::vector<std::int64_t>& axes
 }
 
 void resize(Node& n) {
-    const Form form = form_of(n);
+    const ResizeForm form = form_of(n);
     std::vector<std::int64_t> axes(static_cast<std::size_t>(n.type(0).rank()));
     std::iota(axes.begin(), axes.end(), 0);
     if (const auto given = n.integers("axes")) axes = *given;
     for (std::int64_t& axis : axes) axis = n.axis(axis, n.type(0).rank());
     if (std::set<std::int64_t>(axes.begin(), axes.end()).size() != axes.size())
         n.fail("Resize has an axis twice", "name each axis once", {}, fmt::format("[{}]", to_string(axes)));
-    std::vector<Axis> sizes = sizes_of(n, form, axes);
+    std::vector<ResizedAxis> sizes = sizes_of(n, form, axes);
     take_factors(n, form, axes, sizes);
     check_size(n, form, axes, sizes);
     Value v = n.input(0);
     for (std::size_t k = 0; k < axes.size(); ++k) {
-        const Axis& a = sizes[k];
+        const ResizedAxis& a = sizes[k];
         const bool region = form.coordinates == "tf_crop_and_resize" && (a.begin != 0 || a.end != 1);
         if (a.scale == 1 && a.out == a.in && !region) continue;
         if (a.out == 0) n.fail("Resize leaves no elements");
-        v = resized(n, form, a, v, static_cast<std::size_t>(axes[k]));
+        v = resized(n.b(), form, a, v, static_cast<std::size_t>(axes[k]));
     }
     n.output(0, v);
 }

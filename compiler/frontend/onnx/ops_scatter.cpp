@@ -6,84 +6,10 @@
 #include <numeric>
 
 #include "compiler/frontend/onnx/importer.h"
-#include "compiler/ops/dense.h"
+#include "compiler/frontend/shared/scatter.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
-
-constexpr std::int64_t most_pairs = std::int64_t{1} << 22;  // of elements and updates that are compared
-
-// Rows of a table and what is written to them: data [rows, width], at [count], updates [count, width].
-struct Writes {
-    Value data, at, updates;
-    std::int64_t rows, width, count;
-    std::string reduction;
-};
-
-// The row-major numbers of dims' elements, as a lazy constant.
-Value numbers(Builder& b, const Dims& dims) {
-    const Dims strides = dense_strides(dims);
-    return b.constant(
-        ConstExpr::affine(Type::tensor(DType::i64, dims), 0, std::vector<double>(strides.begin(), strides.end())));
-}
-
-// Where all places are known: of each row the last update that is written to it, or else the row itself.
-Value gathered(Builder& b, const Writes& w, const Tensor& at) {
-    Tensor from = Tensor::ints(std::vector<std::int64_t>(static_cast<std::size_t>(w.rows)));
-    std::iota(from.i.begin(), from.i.end(), 0);
-    for (std::int64_t k = 0; k < w.count; ++k)
-        from.i[static_cast<std::size_t>(at.i[static_cast<std::size_t>(k)])] = w.rows + k;
-    const Value all = b.op("concat", {w.data, w.updates}, {{"axis", std::int64_t{0}}});
-    return b.op("gather", {all, b.constant(ConstExpr::dense(std::move(from)))}, {{"axis", std::int64_t{0}}});
-}
-
-// ONNX forbids two updates of one place here; of such ones the sum is written.
-Value replaced(Builder& b, const Writes& w) {
-    const auto add_up = [&](Value updates) {
-        return b.op("scatter_add", {w.at, updates}, {{"axis", std::int64_t{0}}, {"entries", w.rows}});
-    };
-    const DType dtype = b.type(w.data).dtype;
-    const Value zero = b.scalar(DType::f32, 0);
-    if (is_float(dtype)) {
-        const Value hits = add_up(b.splat(Type::tensor(DType::f32, {w.count, 1}), 1));
-        return b.op("select", {b.op("gt", {hits, zero}), add_up(w.updates), w.data});
-    }
-    // Sums are of floating point numbers: here of the updates' numbers, from 1 on.
-    const ConstPtr from_one = ConstExpr::affine(Type::tensor(DType::f32, {w.count, 1}), 1, {1, 0});
-    const Value number = add_up(b.constant(from_one));
-    const Value last = b.scalar(DType::i64, static_cast<double>(w.count - 1)), first = b.scalar(DType::i64, 0);
-    const Value which = b.op("clip", {b.add(b.cast(b.reshape(number, {w.rows}), DType::i64), -1), first, last});
-    const Value chosen = b.op("gather", {w.updates, which}, {{"axis", std::int64_t{0}}});
-    return b.op("select", {b.op("gt", {number, zero}), chosen, w.data});
-}
-
-// Every row beside every update. What is not written to a row is 0 of a sum, 1 of a product, and the row itself of a
-// maximum.
-Value reduced(Node& n, const Writes& w) {
-    Builder& b = n.b();
-    if (w.rows * w.count * w.width > most_pairs)
-        n.fail(fmt::format("{} with the reduction {} of {} elements by {} updates is not supported",
-                           n.proto().op_type(), w.reduction, w.rows * w.width, w.count * w.width),
-               "use the reduction \"add\" of floating point numbers in the model, or a smaller tensor");
-    const DType dtype = b.type(w.data).dtype;
-    const Value row = b.constant(ConstExpr::affine(Type::tensor(DType::i64, {w.rows, 1}), 0, {1, 0}));
-    const Value hit = b.op("eq", {row, b.reshape(b.cast(w.at, DType::i64), {1, w.count})});
-    const bool add = w.reduction == "add", multiply = w.reduction == "mul";
-    const Value other = add || multiply ? b.scalar(dtype, multiply ? 1 : 0) : b.reshape(w.data, {w.rows, 1, w.width});
-    const Value updates =
-        b.op("select", {b.reshape(hit, {w.rows, w.count, 1}), b.reshape(w.updates, {1, w.count, w.width}), other});
-    const std::string over = add ? "reduce_sum" : multiply ? "reduce_prod" : "reduce_" + w.reduction;
-    const Value v = b.op(over, {updates}, {{"axes", Dims{1}}, {"keep_dims", false}});
-    return b.op(w.reduction, {w.data, v});
-}
-
-Value written(Node& n, const Writes& w, const std::optional<Tensor>& at) {
-    Builder& b = n.b();
-    if (w.count == 0 || w.width == 0 || w.rows == 0) return w.data;
-    if (w.reduction == "none") return at ? gathered(b, w, *at) : replaced(b, w);
-    if (w.reduction != "add" || !is_float(b.type(w.data).dtype)) return reduced(n, w);
-    return b.add(w.data, b.op("scatter_add", {w.at, w.updates}, {{"axis", std::int64_t{0}}, {"entries", w.rows}}));
-}
 
 std::string scatter_reduction(Node& n) {
     return n.one_of("reduction", {"none", "add", "mul", "max", "min"});
@@ -107,17 +33,17 @@ void scatter_elements(Node& n) {
     if (n.type(2).dims != index.dims)
         n.fail(fmt::format("{} has updates of another shape than its indices", n.proto().op_type()), {},
                to_string(index), to_string(n.type(2)));
-    const Value at = b.op("gather_elements", {numbers(b, type.dims), n.input(1)}, {{"axis", axis}});
+    const Value at = b.op("gather_elements", {numbers_of_elements(b, type.dims), n.input(1)}, {{"axis", axis}});
     const std::int64_t rows = type.elements(), count = index.elements();
     const Value places = b.reshape(at, {count});
-    const Writes w{b.reshape(n.input(0), {rows, 1}),
-                   places,
-                   b.reshape(n.input(2), {count, 1}),
-                   rows,
-                   1,
-                   count,
-                   scatter_reduction(n)};
-    n.output(0, b.reshape(written(n, w, known_places(n, places, rows)), type.dims));
+    const RowWrites w{b.reshape(n.input(0), {rows, 1}),
+                      places,
+                      b.reshape(n.input(2), {count, 1}),
+                      rows,
+                      1,
+                      count,
+                      scatter_reduction(n)};
+    n.output(0, b.reshape(written(n.b(), w, known_places(n, places, rows)), type.dims));
 }
 
 void scatter_nd(Node& n) {
@@ -134,16 +60,16 @@ void scatter_nd(Node& n) {
     if (n.type(2).dims != updates)
         n.fail("the updates of ScatterND do not fit its indices", {}, fmt::format("[{}]", to_string(updates)),
                to_string(n.type(2)));
-    const Value at = b.op("gather_nd", {numbers(b, table), n.input(1)}, {{"batch_dims", std::int64_t{0}}});
+    const Value at = b.op("gather_nd", {numbers_of_elements(b, table), n.input(1)}, {{"batch_dims", std::int64_t{0}}});
     const Value places = b.reshape(at, {count});
-    const Writes w{b.reshape(n.input(0), {rows, width}),
-                   places,
-                   b.reshape(n.input(2), {count, width}),
-                   rows,
-                   width,
-                   count,
-                   scatter_reduction(n)};
-    n.output(0, b.reshape(written(n, w, known_places(n, places, rows)), type.dims));
+    const RowWrites w{b.reshape(n.input(0), {rows, width}),
+                      places,
+                      b.reshape(n.input(2), {count, width}),
+                      rows,
+                      width,
+                      count,
+                      scatter_reduction(n)};
+    n.output(0, b.reshape(written(n.b(), w, known_places(n, places, rows)), type.dims));
 }
 
 // The first elements of each row the other way round, as many as a number says.

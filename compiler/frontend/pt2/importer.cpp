@@ -109,6 +109,7 @@ Module Importer::run() {
                     program_->torch_version.empty() ? "" : " of PyTorch " + program_->torch_version, program_->schema));
     refuse_unknown();
     refuse_changes();
+    find_statistics(program_->graph);
     import_inputs();
     import_tensors();
     import_calls(program_->graph);
@@ -209,8 +210,19 @@ void Importer::write(const std::string& name, Value v) {
         }
     }
     if (binding.writes) ++*binding.writes;
-    binding.value = v;
-    binding.seen = binding.writes ? *binding.writes : 0;
+    // What it is a view of has its elements as well; the other views of that are left behind.
+    for (std::string at = name;;) {
+        Binding& one = names_.at(at);
+        const Value before = one.value;
+        one.value = v;
+        one.seen = one.writes ? *one.writes : 0;
+        if (!one.back || one.base.empty() || before == v) return;
+        Binding& base = names_.at(one.base);
+        if (base.writes != one.writes) return;
+        v = one.back(base.value, v);
+        at = one.base;
+        if (buffers_.contains(at)) return write(at, v);
+    }
 }
 
 void Importer::refuse_changes() const {
@@ -291,6 +303,23 @@ void Importer::check_ranges() const {
     }
 }
 
+// Running statistics of batch norms: checkpoints have them, and --init gives others.
+void Importer::find_statistics(const Graph& graph) {
+    for (const Call& call : graph.calls) {
+        bool moves = call.target.find("batch_norm_with_update") != std::string::npos;
+        std::vector<std::string> names;
+        for (const NamedArgument& argument : call.arguments) {
+            if (argument.name == "training") moves = argument.value.integer != 0;
+            if ((argument.name == "running_mean" || argument.name == "running_var") &&
+                argument.value.kind == Argument::Kind::name)
+                names.push_back(argument.value.text);
+            if (argument.value.graph) find_statistics(*argument.value.graph);
+        }
+        if (call.target.find("batch_norm") == std::string::npos) continue;
+        for (const std::string& name : names) statistics_[name] = statistics_[name] || moves;
+    }
+}
+
 // Parameters, buffers and constants, by the signature. Two names of one tensor are one parameter.
 void Importer::import_tensors() {
     std::map<std::string, std::size_t> first;  // argument of main, by where the tensor lies
@@ -323,6 +352,12 @@ void Importer::import_tensors() {
         dtype(payload.meta->type, what);
         ArgInfo info;
         info.kind = parameter ? ArgInfo::Kind::parameter : ArgInfo::Kind::constant;
+        if (const auto statistic = statistics_.find(spec.name); statistic != statistics_.end() && !parameter) {
+            const bool moves = statistic->second && options_.transform == Transform::train;
+            info.kind = moves ? ArgInfo::Kind::buffer : ArgInfo::Kind::parameter;
+            info.trainable = false;
+            info.init = spec.target.ends_with("var") ? ArgInfo::Init::ones : ArgInfo::Init::zeros;
+        }
         info.names = {plain(spec.target)};
         info.sources = {weights_.source(spec.target)};
         if (parameter) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,6 +36,9 @@ struct Binding {
     // and `seen` is what it was when this value was made.
     std::shared_ptr<int> writes;
     int seen = 0;
+    // Of a view: what it is a view of, and what that is when the view is written to.
+    std::string base;
+    std::function<Value(Value base, Value written)> back;
 
     static Binding of(Value v);
     static Binding of(std::int64_t v);
@@ -77,6 +81,7 @@ class Importer {
     void import_inputs();
     void import_tensors();
     void check_ranges() const;
+    void find_statistics(const Graph& graph);
     void import_calls(const Graph& graph);
     void import_call(const Call& call);
     void check_results(const Call& call);
@@ -95,7 +100,8 @@ class Importer {
     MovedBuffers moved_;
     std::map<std::string, std::int64_t> symbols_;
     std::unordered_map<std::string, Binding> names_;
-    std::vector<const Graph*> graphs_;            // the one that is imported, and those around it
+    std::vector<const Graph*> graphs_;        // the one that is imported, and those around it
+    std::map<std::string, bool> statistics_;  // names of the graph that batch norms have so, and whether they move them
     std::map<std::string, std::string> buffers_;  // names of the graph -> names of the model
     std::set<std::string> counters_;              // names of buffers of integers that a call writes to
     std::vector<std::string> dropouts_, norms_;   // places of such calls
@@ -144,6 +150,8 @@ class Node {
     Dims result_dims(std::size_t k = 0) const;
     void give(Value v, std::size_t k = 0);
     void give(Binding binding, std::size_t k = 0);
+    // A view: `back` makes of the operand's value and of one that is written to the view what the operand is then.
+    void give_view(Value v, std::function<Value(Value base, Value written)> back);
 
     [[noreturn]] void fail(std::string message, std::string help = {}, std::string expected = {},
                            std::string actual = {}) const;
@@ -178,6 +186,9 @@ std::span<const OpImporter> reduce_ops();
 std::span<const OpImporter> nn_ops();
 std::span<const OpImporter> loss_ops();
 std::span<const OpImporter> activation_ops();
+std::span<const OpImporter> window_ops();
+std::span<const OpImporter> recurrent_ops();
+std::span<const OpImporter> scatter_ops();
 std::span<const OpImporter> number_ops();
 std::span<const OpImporter> graph_ops();
 

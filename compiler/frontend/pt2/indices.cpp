@@ -60,6 +60,28 @@ Value Indexed::rows(Builder& b) const {
                                : b.op("concat", columns, {{"axis", static_cast<std::int64_t>(shape.size())}});
 }
 
+Value part_written(Builder& b, Value whole, Value part, std::int64_t axis, std::int64_t begin, std::int64_t end,
+                   std::int64_t step) {
+    Dims dims = b.type(whole).dims;
+    const std::int64_t size = dims[static_cast<std::size_t>(axis)];
+    const std::int64_t count = end <= begin ? 0 : (end - begin + step - 1) / step;
+    if (count == 0) return whole;
+    dims[static_cast<std::size_t>(axis)] = count;
+    part = b.reshape(part, dims);
+    if (step == 1) {
+        std::vector<Value> parts;
+        if (begin > 0) parts.push_back(b.slice(whole, axis, 0, begin));
+        parts.push_back(part);
+        if (end < size) parts.push_back(b.slice(whole, axis, end, size));
+        return parts.size() == 1 ? part : b.op("concat", parts, {{"axis", axis}});
+    }
+    std::vector<std::int64_t> from;
+    for (std::int64_t k = 0; k < size; ++k)
+        from.push_back(k >= begin && k < end && (k - begin) % step == 0 ? size + (k - begin) / step : k);
+    const Value both = b.op("concat", {whole, part}, {{"axis", axis}});
+    return b.op("gather", {both, b.constant(ConstExpr::dense(Tensor::ints(from)))}, {{"axis", axis}});
+}
+
 Dims Indexed::result_permutation() const {
     const auto lead = static_cast<std::int64_t>(shape.size());
     const std::int64_t before = adjacent ? axes.front() : 0;

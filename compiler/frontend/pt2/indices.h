@@ -29,4 +29,8 @@ struct Indexed {
 };
 Indexed indexed(Node& n, const Dims& data, const std::vector<std::optional<Value>>& given);
 
+// A tensor with another one in the place of begin, begin + step, … before end along an axis.
+Value part_written(Builder& b, Value whole, Value part, std::int64_t axis, std::int64_t begin, std::int64_t end,
+                   std::int64_t step);
+
 }  // namespace thunderc::pt2_frontend

@@ -224,6 +224,15 @@ void Node::give(Value v, std::size_t k) {
     give(Binding::of(v), k);
 }
 
+void Node::give_view(Value v, std::function<Value(Value, Value)> back) {
+    Binding binding = Binding::of(v);
+    if (const Argument* of = at(0); of != nullptr && of->kind == Argument::Kind::name) {
+        binding.base = of->text;
+        binding.back = std::move(back);
+    }
+    give(std::move(binding), 0);
+}
+
 void Node::give(Binding binding, std::size_t k) {
     if (const std::string* name = result(k)) importer_.bind(*name, std::move(binding));
 }

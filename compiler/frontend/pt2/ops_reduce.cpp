@@ -163,6 +163,38 @@ void running_sum(Node& n) {
     n.give(n.b().op("cumsum", {x}, {{"axis", axis}, {"exclusive", false}, {"reverse", false}}));
 }
 
+// Shifted copies of doubling distance are multiplied, as `cumsum` adds them: exact for zeros, and differentiable there.
+void running_product(Node& n) {
+    Builder& b = n.b();
+    Value v = n.tensor("self", n.result_dtype());
+    const Type type = b.type(v);
+    if (type.dims.empty()) return n.give(v);
+    const std::int64_t axis = n.axis("dim", type.rank()), size = type.dims[static_cast<std::size_t>(axis)];
+    for (std::int64_t by = 1; by < size; by *= 2) {
+        Dims before(type.dims.size(), 0);
+        const Dims none = before;
+        before[static_cast<std::size_t>(axis)] = by;
+        const Value kept = b.slice(v, axis, 0, size - by);
+        v = b.mul(v, b.op("pad", {kept}, {{"low", before}, {"high", none}, {"value", 1.0}}));
+    }
+    n.give(v);
+}
+
+// x y / (max(|x|, eps) max(|y|, eps)), along a dimension.
+void cosine_of_angle(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = n.result_dtype();
+    const Dims both = broadcast(n.type("x1").dims, n.type("x2").dims).value_or(n.type("x1").dims);
+    const Value x = b.broadcast_to(n.tensor("x1", dtype), both), y = b.broadcast_to(n.tensor("x2", dtype), both);
+    const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(both.size()), 1);
+    const Value eps = b.scalar(dtype, n.number("eps", 1e-8));
+    const auto length = [&](Value of) {
+        const Value size = b.op("sqrt", {b.reduce_sum(b.mul(of, of), {axis}, true)}, {{"flat_at_zero", true}});
+        return b.op("clip", {size, eps});
+    };
+    n.give(b.reduce_sum(b.mul(b.div(x, length(x)), b.div(y, length(y))), {axis}));
+}
+
 // Differences of neighbours, n times, with what is put before and behind them.
 void difference(Node& n) {
     Builder& b = n.b();
@@ -203,6 +235,8 @@ constexpr OpImporter reduce_importers[] = {
     {"norm", norm_op},
     {"linalg_vector_norm", norm_op},
     {"cumsum", running_sum, own_memory, computed},
+    {"cumprod", running_product, own_memory, computed},
+    {"cosine_similarity", cosine_of_angle},
     {"diff", difference, own_memory, computed},
 };
 

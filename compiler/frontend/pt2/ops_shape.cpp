@@ -6,18 +6,30 @@
 #include <numeric>
 
 #include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/pt2/indices.h"
 
 namespace thunderc::pt2_frontend {
 namespace {
 
 // What only looks at its operand in another shape: that of the result, which the program says.
 void reshaped(Node& n) {
-    n.give(n.b().reshape(n.tensor("self"), n.result_dims()));
+    Builder& b = n.b();
+    n.give_view(b.reshape(n.tensor("self"), n.result_dims()),
+                [&b](Value base, Value written) { return b.reshape(written, b.type(base).dims); });
+}
+
+void give_transposed(Node& n, const Dims& permutation) {
+    Builder& b = n.b();
+    Dims inverse(permutation.size());
+    for (std::size_t d = 0; d < permutation.size(); ++d)
+        inverse[static_cast<std::size_t>(permutation[d])] = static_cast<std::int64_t>(d);
+    n.give_view(b.transpose(n.tensor("self"), permutation),
+                [&b, inverse](Value, Value written) { return b.transpose(written, inverse); });
 }
 
 // The operand itself.
 void same(Node& n) {
-    n.give(n.tensor(n.has("self") ? "self" : n.has("input") ? "input" : "a"));
+    n.give_view(n.tensor("self"), [](Value, Value written) { return written; });
 }
 
 void expanded(Node& n) {
@@ -33,7 +45,7 @@ void transposed_pair(Node& n) {
         std::swap(permutation[static_cast<std::size_t>(n.axis(named ? "dim0" : "axis0", rank))],
                   permutation[static_cast<std::size_t>(n.axis(named ? "dim1" : "axis1", rank))]);
     }
-    n.give(n.b().transpose(n.tensor("self"), permutation));
+    give_transposed(n, permutation);
 }
 
 // All dimensions the other way round; of "mT" the last two.
@@ -47,7 +59,7 @@ void transposed_matrix(Node& n) {
         std::swap(permutation[static_cast<std::size_t>(rank) - 1], permutation[static_cast<std::size_t>(rank) - 2]);
     else
         std::reverse(permutation.begin(), permutation.end());
-    n.give(n.b().transpose(n.tensor("self"), permutation));
+    give_transposed(n, permutation);
 }
 
 void permuted(Node& n) {
@@ -55,7 +67,7 @@ void permuted(Node& n) {
     Dims permutation = n.integers("dims").value_or(Dims{});
     for (std::int64_t& d : permutation) d = n.axis(d, rank);
     if (static_cast<std::int64_t>(permutation.size()) != rank) n.fail("a permutation of another number of dimensions");
-    n.give(n.b().transpose(n.tensor("self"), permutation));
+    give_transposed(n, permutation);
 }
 
 void moved_dimensions(Node& n) {
@@ -74,7 +86,7 @@ void moved_dimensions(Node& n) {
         while (d < 0 && next < taken.size() && taken[next]) ++next;
         if (d < 0) d = static_cast<std::int64_t>(next++);
     }
-    n.give(n.b().transpose(n.tensor("self"), permutation));
+    give_transposed(n, permutation);
 }
 
 // A begin or an end, which may count from the end, inside the dimension.
@@ -89,7 +101,10 @@ void slice_op(Node& n) {
     const std::int64_t size = type.dims[static_cast<std::size_t>(axis)];
     const std::int64_t begin = inside(n.integer("start", 0), size);
     const std::int64_t end = std::max(begin, inside(n.integer("end", INT64_MAX), size));
-    n.give(n.b().slice(n.tensor("self"), axis, begin, end, n.integer("step", 1)));
+    const std::int64_t step = n.integer("step", 1);
+    Builder& b = n.b();
+    n.give_view(b.slice(n.tensor("self"), axis, begin, end, step),
+                [=, &b](Value base, Value written) { return part_written(b, base, written, axis, begin, end, step); });
 }
 
 void narrow_op(Node& n) {
@@ -112,7 +127,9 @@ void select_op(Node& n) {
     if (at < 0) at += size;
     Dims dims = type.dims;
     dims.erase(dims.begin() + axis);
-    n.give(n.b().reshape(n.b().slice(n.tensor("self"), axis, at, at + 1), dims));
+    Builder& b = n.b();
+    n.give_view(b.reshape(b.slice(n.tensor("self"), axis, at, at + 1), dims),
+                [=, &b](Value base, Value written) { return part_written(b, base, written, axis, at, at + 1, 1); });
 }
 
 // Parts along a dimension, as many as there are results; each is as large as the program says.
@@ -322,6 +339,24 @@ void unfolded_dimension(Node& n) {
     n.give(n.b().transpose(v, permutation));
 }
 
+void broadcast_together(Node& n) {
+    const std::vector<Value> all = n.tensors("tensors");
+    for (std::size_t k = 0; k < all.size(); ++k)
+        if (n.wants(k)) n.give(n.b().broadcast_to(all[k], n.result_dims(k)), k);
+}
+
+// Each tensor of one dimension along a dimension of its own; "xy" has the first two the other way round.
+void mesh_grid(Node& n) {
+    const std::vector<Value> all = n.tensors("tensors");
+    const bool swapped = n.text("indexing", "ij") == "xy" && all.size() > 1;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+        if (!n.wants(k)) continue;
+        Dims line(all.size(), 1);
+        line[swapped && k < 2 ? 1 - k : k] = n.importer().type(all[k]).elements();
+        n.give(n.b().broadcast_to(n.b().reshape(all[k], line), n.result_dims(k)), k);
+    }
+}
+
 // The diagonals of matrices: of both dimensions as one, every (columns + 1)-th element.
 void diagonal_op(Node& n) {
     Builder& b = n.b();
@@ -431,6 +466,8 @@ constexpr OpImporter shape_importers[] = {
     {"pixel_unshuffle", shuffled_pixels},
     {"unfold", unfolded_dimension, view},
     {"unfold_copy", unfolded_dimension},
+    {"broadcast_tensors", broadcast_together},
+    {"meshgrid", mesh_grid},
     {"diagonal", diagonal_op, view},
     {"diagonal_copy", diagonal_op},
 };

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that write elements by index, sums over bags of rows, and elements in order.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/pt2/indices.h"
+#include "compiler/frontend/shared/ranking.h"
+#include "compiler/frontend/shared/scatter.h"
+
+namespace thunderc::pt2_frontend {
+namespace {
+
+// Places that are known, each as a number from 0 on.
+std::optional<Tensor> places_known(Node& n, Value at, std::int64_t rows) {
+    const Tensor* known = n.importer().known(at);
+    if (known == nullptr) return std::nullopt;
+    const bool inside =
+        std::all_of(known->i.begin(), known->i.end(), [&](std::int64_t k) { return k >= 0 && k < rows; });
+    return inside ? std::optional(*known) : std::nullopt;
+}
+
+std::string reduction_named(Node& n, const std::string& otherwise) {
+    const std::string name = n.text("reduce", otherwise);
+    if (name == "add" || name == "sum") return "add";
+    if (name == "multiply" || name == "prod") return "mul";
+    if (name == "amax") return "max";
+    if (name == "amin") return "min";
+    if (name != "none" && name != "mean") n.fail(fmt::format("{} has no reduction \"{}\"", n.call().target, name));
+    return name;
+}
+
+// Indices name elements as those of gather do: their places are its results of the elements' own numbers.
+Value places_of(Node& n, const Dims& data, Value index, std::int64_t axis) {
+    Builder& b = n.b();
+    const Dims to = b.type(index).dims;
+    Value numbers = numbers_of_elements(b, data);
+    for (std::size_t d = 0; d < data.size(); ++d)
+        if (static_cast<std::int64_t>(d) != axis) numbers = b.slice(numbers, static_cast<std::int64_t>(d), 0, to[d]);
+    index = wrapped_indices(n, index, data[static_cast<std::size_t>(axis)]);
+    return b.reshape(b.op("gather_elements", {numbers, index}, {{"axis", axis}}), {element_count(to)});
+}
+
+// The first elements of each dimension, as many as there are indices.
+Value as_far_as(Builder& b, Value v, const Dims& dims) {
+    for (std::size_t d = 0; d < dims.size(); ++d) v = b.slice(v, static_cast<std::int64_t>(d), 0, dims[d]);
+    return v;
+}
+
+void scatter_op(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type("self");
+    const std::string op = n.op();
+    const Value index = n.tensor("index");
+    const Dims to = b.type(index).dims;
+    if (to.size() != type.dims.size()) n.fail(fmt::format("{} takes indices of its data's rank", n.call().target));
+    if (type.dims.empty()) n.fail(fmt::format("{} of a scalar is not supported", n.call().target));
+    const std::int64_t axis = n.axis("dim", type.rank()), rows = type.elements(), count = element_count(to);
+    Value updates = n.has("src") && n.is_tensor("src")
+                        ? as_far_as(b, n.tensor("src", type.dtype), to)
+                        : b.broadcast_to(n.operand(n.has("value") ? "value" : "src", type.dtype), to);
+    const Value places = places_of(n, type.dims, index, axis);
+    std::string reduction = reduction_named(n, op == "scatter_add" ? "add" : "none");
+    Value data = n.tensor("self");
+    const bool includes = n.boolean("include_self", true);
+    const bool mean = reduction == "mean";
+    if (mean) reduction = "add";
+    const auto hits = [&] {
+        const Value one = b.splat(Type::tensor(DType::f32, {count, 1}), 1);
+        return b.reshape(b.op("scatter_add", {places, one}, {{"axis", std::int64_t{0}}, {"entries", rows}}), type.dims);
+    };
+    if (!includes && reduction != "none") {
+        // What is written to begins as what a sum, a product, a maximum begins with; the rest stays.
+        const double begin = reduction == "add"   ? 0
+                             : reduction == "mul" ? 1
+                             : reduction == "max" ? -row_of(type.dtype).largest
+                                                  : row_of(type.dtype).largest;
+        if (!is_float(type.dtype))
+            n.fail(fmt::format("{} of integers without the element itself is not supported", n.call().target));
+        data = b.op("select", {b.op("gt", {hits(), b.scalar(DType::f32, 0)}), b.scalar(type.dtype, begin), data});
+    }
+    const RowWrites w{b.reshape(data, {rows, 1}), places, b.reshape(updates, {count, 1}), rows, 1, count, reduction};
+    Value v = b.reshape(written(b, w, places_known(n, places, rows)), type.dims);
+    if (mean) {
+        const Value times = b.add(hits(), includes ? 1 : 0);
+        v = b.div(v, b.cast(b.op("max", {times, b.scalar(DType::f32, 1)}), type.dtype));
+    }
+    n.give(v);
+}
+
+// x[i, j] = values, or += with `accumulate`. Where a mask says which elements, all of them get one number.
+void index_put_op(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type("self");
+    const std::vector<std::optional<Value>> given = n.optional_tensors("indices");
+    const bool accumulate = n.boolean("accumulate", false);
+    const Value values = n.tensor("values", type.dtype);
+    if (given.size() == 1 && given[0] && b.type(*given[0]).dtype == DType::boolean) {
+        const Dims mask = b.type(*given[0]).dims;
+        if (b.type(values).elements() != 1)
+            n.fail("elements that a mask chooses get a number each, so that their number depends on the data",
+                   "write it with torch.where in the model");
+        Dims wide = mask;
+        wide.resize(type.dims.size(), 1);
+        const Value number = b.reshape(values, {}), chosen = b.reshape(*given[0], wide);
+        return n.give(
+            b.op("select", {chosen, accumulate ? b.add(n.tensor("self"), number) : number, n.tensor("self")}));
+    }
+    const Indexed at = indexed(n, type.dims, given);
+    const Value data = b.transpose(n.tensor("self"), at.permutation);
+    Dims table;
+    for (const std::int64_t axis : at.axes) table.push_back(type.dims[static_cast<std::size_t>(axis)]);
+    const std::int64_t rows = element_count(table), width = element_count(at.rest), count = element_count(at.shape);
+    // Updates have the order of what indexing gives.
+    const Dims order = at.result_permutation();
+    Dims both = at.shape, result(order.size()), back(order.size());
+    both.insert(both.end(), at.rest.begin(), at.rest.end());
+    for (std::size_t d = 0; d < order.size(); ++d) {
+        result[d] = both[static_cast<std::size_t>(order[d])];
+        back[static_cast<std::size_t>(order[d])] = static_cast<std::int64_t>(d);
+    }
+    const Value updates = b.transpose(b.broadcast_to(values, result), back);
+    const Value places = b.reshape(
+        b.op("gather_nd", {numbers_of_elements(b, table), at.rows(b)}, {{"batch_dims", std::int64_t{0}}}), {count});
+    const RowWrites w{b.reshape(data, {rows, width}), places, b.reshape(updates, {count, width}), rows, width, count,
+                      accumulate ? "add" : "none"};
+    Dims turned = table, inverse(at.permutation.size());
+    turned.insert(turned.end(), at.rest.begin(), at.rest.end());
+    for (std::size_t d = 0; d < inverse.size(); ++d)
+        inverse[static_cast<std::size_t>(at.permutation[d])] = static_cast<std::int64_t>(d);
+    n.give(b.transpose(b.reshape(written(b, w, places_known(n, places, rows)), turned), inverse));
+}
+
+// Rows along a dimension: added, copied or filled.
+void index_rows_op(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type("self");
+    const std::string op = n.op();
+    const std::int64_t axis = n.axis("dim", type.rank()),
+                       rows = type.dims.empty() ? 1 : type.dims[static_cast<std::size_t>(axis)];
+    if (type.dims.empty()) n.fail(fmt::format("{} of a scalar is not supported", n.call().target));
+    const Value index = b.reshape(wrapped_indices(n, n.tensor("index"), rows), {n.type("index").elements()});
+    const std::int64_t count = b.type(index).dims[0], width = rows == 0 ? 0 : type.elements() / rows;
+    Dims front = {axis}, inverse(type.dims.size());
+    for (std::int64_t d = 0; d < type.rank(); ++d)
+        if (d != axis) front.push_back(d);
+    for (std::size_t d = 0; d < front.size(); ++d)
+        inverse[static_cast<std::size_t>(front[d])] = static_cast<std::int64_t>(d);
+    const Value data = b.transpose(n.tensor("self"), front);
+    Value updates;
+    if (op == "index_fill") {
+        updates = b.broadcast_to(n.operand("value", type.dtype), {count, width});
+    } else {
+        updates = b.reshape(b.transpose(n.tensor("source", type.dtype), front), {count, width});
+        if (const double alpha = n.number("alpha", 1); alpha != 1) updates = b.mul(updates, alpha);
+    }
+    const RowWrites w{b.reshape(data, {rows, width}),    index, updates, rows, width, count,
+                      op == "index_add" ? "add" : "none"};
+    n.give(b.transpose(b.reshape(written(b, w, places_known(n, index, rows)), b.type(data).dims), inverse));
+}
+
+// self, with src in the place of a part of it.
+void part_scatter_op(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type("self");
+    const std::int64_t axis = n.axis("dim", type.rank(), 0);
+    const std::int64_t size = type.dims[static_cast<std::size_t>(axis)];
+    std::int64_t begin = 0, end = 0, step = 1;
+    if (n.op() == "select_scatter") {
+        begin = n.integer("index");
+        if (begin < 0) begin += size;
+        end = begin + 1;
+    } else {
+        const auto bound = [&](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size); };
+        begin = bound(n.integer("start", 0));
+        end = std::max(begin, bound(n.integer("end", INT64_MAX)));
+        step = n.integer("step", 1);
+    }
+    n.give(part_written(b, n.tensor("self"), n.tensor("src", type.dtype), axis, begin, end, step));
+}
+
+// Bags of rows of a table: of a constant number of indices each, or between offsets that are known.
+void embedding_bag_op(Node& n) {
+    Builder& b = n.b();
+    const Type table = n.type("weight");
+    const Tensor* offsets = n.known("offsets");
+    if (offsets == nullptr)
+        n.fail("the offsets of an embedding bag are data",
+               "give it indices of two dimensions, or compute with an embedding and a mask");
+    std::vector<std::int64_t> begins = offsets->i;
+    const std::int64_t count = n.type("indices").elements(), width = table.dims[1];
+    if (n.boolean("include_last_offset", false) && !begins.empty()) begins.pop_back();
+    const auto bags = static_cast<std::int64_t>(begins.size());
+    const std::int64_t mode = n.integer("mode", 0), padding = n.integer("padding_idx", -1);
+    const Value indices = b.reshape(wrapped_indices(n, n.tensor("indices"), table.dims[0]), {count});
+    Attributes attributes{{"axis", std::int64_t{0}}};
+    if (padding >= 0) attributes.set("padding_idx", padding);
+    Value rows = b.op("gather", {n.tensor("weight"), indices}, std::move(attributes));
+    if (n.has("per_sample_weights")) rows = b.mul(rows, b.reshape(n.tensor("per_sample_weights"), {count, 1}));
+    const Value zero = b.scalar(table.dtype, 0);
+    Value counts = b.splat(Type::tensor(table.dtype, {count, 1}), 1);
+    if (padding >= 0) {
+        const Value is =
+            b.reshape(b.op("ne", {indices, b.scalar(b.type(indices).dtype, static_cast<double>(padding))}), {count, 1});
+        rows = b.op("select", {is, rows, zero});
+        counts = b.cast(is, table.dtype);
+    }
+    bool even = bags > 0 && count % bags == 0;
+    for (std::int64_t k = 0; k < bags; ++k) even = even && begins[static_cast<std::size_t>(k)] == k * (count / bags);
+    Tensor bag_of(Type::tensor(DType::i64, {count}));
+    for (std::int64_t k = 0, bag = -1; k < count; ++k) {
+        while (bag + 1 < bags && begins[static_cast<std::size_t>(bag + 1)] <= k) ++bag;
+        bag_of.i[static_cast<std::size_t>(k)] = std::max<std::int64_t>(bag, 0);
+    }
+    const auto summed = [&](Value v, std::int64_t across) {
+        if (even) return b.reduce_sum(b.reshape(v, {bags, count / bags, across}), {1});
+        return b.op("scatter_add", {b.constant(ConstExpr::dense(bag_of)), v},
+                    {{"axis", std::int64_t{0}}, {"entries", bags}});
+    };
+    if (mode == 2) {
+        if (!even || padding >= 0)
+            n.fail("an embedding bag of maxima is supported for bags of one size, without a row that pads");
+        return n.give(b.op("reduce_max", {b.reshape(rows, {bags, count / bags, width})},
+                           {{"axes", Dims{1}}, {"keep_dims", false}}),
+                      0);
+    }
+    Value sum = summed(rows, width);
+    if (mode == 1) sum = b.div(sum, b.op("max", {summed(counts, 1), b.scalar(table.dtype, 1)}));
+    n.give(sum, 0);
+}
+
+void top_k_op(Node& n) {
+    const Type type = n.type("self");
+    if (type.dims.empty()) n.fail("topk of a scalar");
+    const Ranked first =
+        top_k(n.b(), n.tensor("self"), n.axis("dim", type.rank(), -1), n.integer("k"), n.boolean("largest", true));
+    n.give(first.values, 0);
+    n.give(first.numbers, 1);
+}
+
+void sort_op(Node& n) {
+    const Type type = n.type("self");
+    if (type.dims.empty()) n.fail("sort of a scalar");
+    const std::int64_t axis = n.axis("dim", type.rank(), -1);
+    const bool numbers = n.op() == "argsort";
+    const Ranked all =
+        top_k(n.b(), n.tensor("self"), axis, type.dims[static_cast<std::size_t>(axis)], n.boolean("descending", false));
+    n.give(numbers ? all.numbers : all.values, 0);
+    if (!numbers && n.results() > 1) n.give(all.numbers, 1);
+}
+
+// Rows and columns of a triangle, in order.
+void triangle_indices(Node& n) {
+    const std::int64_t rows = n.integer("row"), columns = n.integer("col"), offset = n.integer("offset", 0);
+    const Dims dims = n.result_dims();
+    const bool lower = n.op() == "tril_indices";
+    Tensor out(Type::tensor(n.result_dtype(), dims));
+    std::size_t at = 0;
+    const auto count = static_cast<std::size_t>(dims[1]);
+    for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t c = 0; c < columns; ++c) {
+            if (lower ? c > r + offset : c < r + offset) continue;
+            if (at == count) n.fail("a triangle of another size than the program says");
+            out.i[at] = r;
+            out.i[count + at++] = c;
+        }
+    n.give(n.b().constant(ConstExpr::dense(std::move(out))));
+}
+
+constexpr OpImporter scatter_importers[] = {
+    {"scatter", scatter_op},
+    {"scatter_add", scatter_op, own_memory, computed},
+    {"scatter_reduce", scatter_op, own_memory, computed},
+    {"index_put", index_put_op},
+    {"_unsafe_index_put", index_put_op},
+    {"index_add", index_rows_op, own_memory, computed},
+    {"index_copy", index_rows_op},
+    {"index_fill", index_rows_op},
+    {"select_scatter", part_scatter_op},
+    {"slice_scatter", part_scatter_op},
+    {"embedding_bag", embedding_bag_op},
+    {"_embedding_bag", embedding_bag_op},
+    {"_embedding_bag_forward_only", embedding_bag_op},
+    {"topk", top_k_op},
+    {"sort", sort_op},
+    {"argsort", sort_op},
+    {"tril_indices", triangle_indices},
+    {"triu_indices", triangle_indices},
+};
+
+}  // namespace
+
+std::span<const OpImporter> scatter_ops() {
+    return scatter_importers;
+}
+
+}  // namespace thunderc::pt2_frontend

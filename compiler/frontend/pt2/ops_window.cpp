@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions, pooling and resizing: windows over the spatial dimensions of (N, C, d…), or of one image (C, d…).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/shared/pooling.h"
+#include "compiler/frontend/shared/resize.h"
+
+namespace thunderc::pt2_frontend {
+namespace {
+
+constexpr std::int64_t most_window_places = 4096;  // each is an operation of its own
+
+// One number for each spatial dimension; one alone is for all of them.
+Dims for_each_dimension(Node& n, std::string_view name, std::size_t rank, std::int64_t otherwise) {
+    Dims out = n.integers(name).value_or(Dims{});
+    if (out.empty()) out = {otherwise};
+    if (out.size() == 1) out.resize(rank, out[0]);
+    if (out.size() != rank) n.fail(fmt::format("\"{}\" of {} has {} numbers", name, n.call().target, out.size()));
+    return out;
+}
+
+Window window_form_of(Node& n, const Dims& in, const Dims& size, const Dims& strides) {
+    Window w;
+    w.in = in;
+    w.size = size;
+    w.strides = strides;
+    w.dilations = for_each_dimension(n, "dilation", in.size(), 1);
+    w.before = w.behind = n.argument("padding") != nullptr && n.argument("padding")->kind == Argument::Kind::text
+                              ? Dims(in.size(), 0)
+                              : for_each_dimension(n, "padding", in.size(), 0);
+    const auto inside = [](const Dims& numbers, std::int64_t least) {
+        return std::all_of(numbers.begin(), numbers.end(), [&](std::int64_t v) { return v >= least && v < 1 << 30; });
+    };
+    if (!inside(w.size, 1) || !inside(w.strides, 1) || !inside(w.dilations, 1) || !inside(w.before, 0))
+        n.fail(fmt::format("the windows of {} do not fit its input", n.call().target));
+    if (w.places() > most_window_places)
+        n.fail(fmt::format("{} with windows of {} places is not supported", n.call().target, w.places()),
+               "use smaller windows", fmt::format("{} at most", most_window_places));
+    return w;
+}
+
+// One image alone is a batch of one.
+Value with_batch_of(Builder& b, Value x, std::size_t spatial) {
+    Dims dims = b.type(x).dims;
+    if (dims.size() != spatial + 1) return x;
+    dims.insert(dims.begin(), 1);
+    return b.reshape(x, dims);
+}
+
+Value with_channel_bias(Node& n, Value y) {
+    if (!n.has("bias")) return y;
+    Dims column(n.importer().type(y).dims.size(), 1);
+    column[1] = n.type("bias").elements();
+    return n.b().add(y, n.b().reshape(n.tensor("bias"), column));
+}
+
+// Of "convolution" one argument says whether it is transposed.
+void convolution_op(Node& n) {
+    Builder& b = n.b();
+    const std::string op = n.op();
+    const bool transposed = op.starts_with("conv_transpose") || n.boolean("transposed", false);
+    const Dims weight = n.type("weight").dims;
+    if (weight.size() < 3)
+        n.fail(fmt::format("the weight of {} has no windows", n.call().target), {}, {}, to_string(n.type("weight")));
+    const std::size_t spatial = weight.size() - 2;
+    const Value x = with_batch_of(b, n.tensor("input"), spatial);
+    const Dims dims = b.type(x).dims;
+    const std::int64_t groups = n.integer("groups", 1);
+    if (dims.size() != weight.size() || groups < 1 || weight[transposed ? 0 : 1] * (transposed ? 1 : groups) != dims[1])
+        n.fail(fmt::format("the weight of {} does not fit its input", n.call().target), {},
+               fmt::format("for {} in {} groups", to_string(b.type(x)), groups), to_string(n.type("weight")));
+    const Dims in(dims.begin() + 2, dims.end()), size(weight.begin() + 2, weight.end());
+    Window w = window_form_of(n, in, size, for_each_dimension(n, "stride", spatial, 1));
+    const std::string padding = n.text("padding", "");
+    Value y;
+    if (transposed) {
+        const Dims more = for_each_dimension(n, "output_padding", spatial, 0);
+        for (std::size_t d = 0; d < spatial; ++d)
+            w.in[d] = (in[d] - 1) * w.strides[d] + w.reach(d) + more[d] - w.before[d] - w.behind[d];
+        y = b.op("convolution_backward_input", {x, n.tensor("weight")},
+                 {{"strides", w.strides},
+                  {"dilations", w.dilations},
+                  {"before", w.before},
+                  {"groups", groups},
+                  {"image", w.in}});
+    } else {
+        for (std::size_t d = 0; d < spatial; ++d) {
+            if (padding == "same") {  // the larger half behind
+                w.before[d] = (w.reach(d) - 1) / 2;
+                w.behind[d] = w.reach(d) - 1 - w.before[d];
+            }
+            const std::int64_t room = in[d] + w.before[d] + w.behind[d] - w.reach(d);
+            if (room < 0)
+                n.fail(fmt::format("the windows of {} are larger than its input with its padding", n.call().target));
+            w.out.push_back(room / w.strides[d] + 1);
+        }
+        y = b.op("convolution", {x, n.tensor("weight")},
+                 {{"strides", w.strides},
+                  {"dilations", w.dilations},
+                  {"before", w.before},
+                  {"groups", groups},
+                  {"steps", w.out}});
+    }
+    n.give(b.reshape(with_channel_bias(n, y), n.result_dims()));
+}
+
+struct Pooled {
+    Value x;
+    Window window;
+};
+
+Pooled pooled(Node& n) {
+    Builder& b = n.b();
+    const std::string op = n.op();
+    const std::size_t spatial = op.find("1d") != std::string::npos ? 1 : op.find("2d") != std::string::npos ? 2 : 3;
+    const Value x = with_batch_of(b, n.tensor(n.has("self") ? "self" : "input"), spatial);
+    const Dims dims = b.type(x).dims;
+    if (dims.size() != spatial + 2)
+        n.fail(fmt::format("{} takes rows of channels", n.call().target), {}, {}, to_string(b.type(x)));
+    const Dims size = for_each_dimension(n, "kernel_size", spatial, 1);
+    const bool given = n.has("stride") && !n.integers("stride")->empty();
+    Window w = window_form_of(n, Dims(dims.begin() + 2, dims.end()), size,
+                              given ? for_each_dimension(n, "stride", spatial, 1) : size);
+    // How many steps there are, with ceil_mode as without, the program says.
+    const Dims result = n.result_dims();
+    w.out.assign(result.end() - static_cast<std::ptrdiff_t>(spatial), result.end());
+    for (std::size_t d = 0; d < spatial; ++d)
+        if (w.out[d] < 1)
+            n.fail(fmt::format("the windows of {} are larger than its input with its padding", n.call().target));
+    return {x, w};
+}
+
+void max_pool_op(Node& n) {
+    const Pooled p = pooled(n);
+    const bool numbers = n.results() > 1 && n.wants(1);
+    const LargestOfWindow most = max_pool(n.b(), p.x, p.window, false);
+    n.give(n.b().reshape(most.values, n.result_dims()), 0);
+    if (!numbers) return;
+    // Of each channel by itself.
+    const Window& w = p.window;
+    Dims dims = n.importer().type(p.x).dims;
+    const std::int64_t channel = element_count(w.in);
+    const LargestOfWindow all = max_pool(n.b(), p.x, w, true);
+    const Value within = n.b().op("mod", {all.numbers, n.b().scalar(DType::i64, static_cast<double>(channel))});
+    n.give(n.b().reshape(within, n.result_dims(1)), 1);
+}
+
+void average_pool_op(Node& n) {
+    const Pooled p = pooled(n);
+    std::optional<double> divisor;
+    if (n.has("divisor_override")) divisor = n.number("divisor_override");
+    n.give(n.b().reshape(average_pool(n.b(), p.x, p.window, n.boolean("count_include_pad", true), divisor),
+                         n.result_dims()));
+}
+
+// Each element of the result is that of so many elements as there are between its ends: of equal windows where the
+// sizes divide, else a product with the shares of each.
+void adaptive_average_pool(Node& n) {
+    Builder& b = n.b();
+    Value v = n.tensor("self");
+    const Dims result = n.result_dims();
+    const std::size_t rank = result.size(), spatial = n.op().find("1d") != std::string::npos   ? 1
+                                                      : n.op().find("2d") != std::string::npos ? 2
+                                                                                               : 3;
+    for (std::size_t d = rank - spatial; d < rank; ++d) {
+        Dims dims = b.type(v).dims;
+        const std::int64_t in = dims[d], out = result[d];
+        if (in == out) continue;
+        const auto axis = static_cast<std::int64_t>(d);
+        if (out > 0 && in % out == 0) {
+            Dims apart = dims;
+            apart[d] = out;
+            apart.insert(apart.begin() + axis + 1, in / out);
+            v = b.op("reduce_mean", {b.reshape(v, apart)}, {{"axes", Dims{axis + 1}}, {"keep_dims", false}});
+            continue;
+        }
+        Tensor matrix(Type::tensor(b.type(v).dtype, {out, in}));
+        for (std::int64_t k = 0; k < out; ++k) {
+            const std::int64_t begin = k * in / out, end = ((k + 1) * in + out - 1) / out;
+            for (std::int64_t i = begin; i < end; ++i)
+                matrix.f[static_cast<std::size_t>(k * in + i)] = 1 / static_cast<double>(end - begin);
+        }
+        const std::int64_t outer = element_count(Dims(dims.begin(), dims.begin() + axis));
+        const std::int64_t inner = element_count(Dims(dims.begin() + axis + 1, dims.end()));
+        v = b.op("matmul", {b.constant(ConstExpr::dense(std::move(matrix))), b.reshape(v, {outer, in, inner})},
+                 {{"transpose_a", false}, {"transpose_b", false}});
+        dims[d] = out;
+        v = b.reshape(v, dims);
+    }
+    n.give(v);
+}
+
+void adaptive_max_pool(Node& n) {
+    Builder& b = n.b();
+    const Dims result = n.result_dims();
+    const std::size_t spatial = n.op().find("1d") != std::string::npos   ? 1
+                                : n.op().find("2d") != std::string::npos ? 2
+                                                                         : 3;
+    const Value x = with_batch_of(b, n.tensor("self"), spatial);
+    const Dims dims = b.type(x).dims;
+    Window w;
+    for (std::size_t d = 0; d < spatial; ++d) {
+        const std::int64_t in = dims[d + 2], out = result[result.size() - spatial + d];
+        if (out < 1 || in % out != 0)
+            n.fail(fmt::format("{} of {} elements to {} is not supported", n.call().target, in, out),
+                   "choose sizes that divide");
+        w.in.push_back(in);
+        w.out.push_back(out);
+        w.size.push_back(in / out);
+    }
+    w.strides = w.size;
+    w.dilations = Dims(spatial, 1);
+    w.before = w.behind = Dims(spatial, 0);
+    n.give(b.reshape(max_pool(b, x, w, false).values, result), 0);
+}
+
+// ---- batch norms ----------------------------------------------------------------------------------------------------
+
+// By the statistics of the batch, which the running ones move towards; or by these.
+void batch_norm_op(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type("input");
+    const std::string op = n.op();
+    if (type.rank() < 2) n.fail("a batch norm takes rows of channels", {}, {}, to_string(type));
+    const bool stored = n.has("running_mean") && n.has("running_var");
+    const bool never = op == "_native_batch_norm_legit_no_training" || op == "_batch_norm_no_update";
+    const bool by_the_batch =
+        !never && (op.starts_with("_batch_norm_with_update") || n.boolean("training", false) || !stored);
+    const double eps = n.number("eps", 1e-5), momentum = n.number("momentum", 0.1);
+    const auto weight = [&](const char* name, double otherwise) {
+        return n.has(name) ? n.tensor(name, type.dtype) : b.splat(Type::tensor(type.dtype, {type.dims[1]}), otherwise);
+    };
+    const Value w = weight("weight", 1), bias = weight("bias", 0);
+    if (!by_the_batch) {
+        n.importer().note_frozen_norm();
+        Dims shape(type.dims.size(), 1);
+        shape[1] = type.dims[1];
+        const auto column = [&](Value v) { return b.reshape(b.cast(v, type.dtype), shape); };
+        const Value deviation = b.op("rsqrt", {b.add(column(n.tensor("running_var")), eps)});
+        const Value normal = b.mul(b.sub(n.tensor("input"), column(n.tensor("running_mean"))), deviation);
+        return n.give(b.add(b.mul(normal, column(w)), column(bias)), 0);
+    }
+    const double numbers = static_cast<double>(type.elements()) / static_cast<double>(type.dims[1]);
+    if (numbers < 2)
+        n.fail("a batch norm in training mode has one number in each channel, of which there is no variance",
+               "bind a larger batch with --batch, or export the model so", "two or more", "one");
+    const std::vector<Value> results = b.emit("batch_norm", {n.tensor("input"), w, bias}, {{"eps", eps}});
+    n.give(results[0], 0);
+    if (n.results() > 1 && n.wants(1)) n.give(results[1], 1);
+    if (n.results() > 2 && n.wants(2)) n.give(b.op("rsqrt", {b.add(results[2], eps)}), 2);
+    if (!stored) return;
+    // torch moves the variance by that of a sample.
+    const Value sample = b.mul(results[2], numbers / (numbers - 1));
+    MovedBuffers& moved = n.importer().moved();
+    for (const auto& [k, name, towards] :
+         {std::tuple(std::size_t{3}, "running_mean", results[1]), {std::size_t{4}, "running_var", sample}}) {
+        const Value of = n.tensor(name);
+        const ArgInfo* info = argument_info(b.function(), of);
+        const bool buffer = info != nullptr && info->kind == ArgInfo::Kind::buffer;
+        const bool wanted = n.results() > k && n.wants(k);
+        if (!buffer && !wanted) continue;
+        const Value now = moved.average(of, towards, momentum);
+        if (buffer) moved.move(of, now);
+        if (wanted) n.give(now, k);
+    }
+}
+
+// ---- resizing -------------------------------------------------------------------------------------------------------
+
+// By a factor that is given torch samples by that, else by the sizes.
+void upsampled(Node& n) {
+    Builder& b = n.b();
+    const std::string op = n.op();
+    const Type type = n.type(n.has("self") ? "self" : "input");
+    const Dims result = n.result_dims();
+    const std::size_t spatial = type.dims.size() - 2;
+    ResizeForm form;
+    form.mode = op.find("nearest") != std::string::npos ? "nearest"
+                : op.find("cubic") != std::string::npos ? "cubic"
+                                                        : "linear";
+    const bool aligned = n.boolean("align_corners", false);
+    form.coordinates = form.mode == "nearest" ? (op.find("exact") != std::string::npos ? "half_pixel" : "asymmetric")
+                       : aligned              ? "align_corners"
+                                              : "pytorch_half_pixel";
+    form.nearest = op.find("exact") != std::string::npos ? "round_prefer_ceil" : "floor";
+    form.antialias = op.ends_with("_aa");
+    if (form.antialias) {
+        form.exclude_outside = true;
+        form.cubic = -0.5;
+    }
+    const char* names[] = {"scales_d", "scales_h", "scales_w"};
+    const Argument* factors = n.argument("scale_factors");
+    Value v = n.tensor(n.has("self") ? "self" : "input");
+    for (std::size_t d = 0; d < spatial; ++d) {
+        ResizedAxis a;
+        a.in = type.dims[d + 2];
+        a.out = result[d + 2];
+        if (a.in < 1 || a.out < 1) n.fail("upsampling of a dimension without elements");
+        a.scale = static_cast<double>(a.out) / static_cast<double>(a.in);
+        const char* name = names[3 - spatial + d];
+        if (!aligned && n.has(name)) a.scale = n.number(name);
+        if (!aligned && spatial == 1 && n.has("scales")) a.scale = n.number("scales");
+        if (!aligned && factors != nullptr && factors->kind == Argument::Kind::list && factors->items.size() == spatial)
+            a.scale = n.importer().resolve(factors->items[d]).number;
+        if (!(a.scale > 0)) n.fail(fmt::format("upsampling by the factor {}", a.scale));
+        if (a.scale != 1 || a.out != a.in) v = resized(b, form, a, v, d + 2);
+    }
+    n.give(v);
+}
+
+constexpr OpImporter window_importers[] = {
+    {"convolution", convolution_op},
+    {"conv1d", convolution_op},
+    {"conv2d", convolution_op},
+    {"conv3d", convolution_op},
+    {"conv_transpose1d", convolution_op},
+    {"conv_transpose2d", convolution_op},
+    {"conv_transpose3d", convolution_op},
+    {"max_pool1d", max_pool_op},
+    {"max_pool2d", max_pool_op},
+    {"max_pool3d", max_pool_op},
+    {"max_pool1d_with_indices", max_pool_op},
+    {"max_pool2d_with_indices", max_pool_op},
+    {"max_pool3d_with_indices", max_pool_op},
+    {"avg_pool1d", average_pool_op},
+    {"avg_pool2d", average_pool_op},
+    {"avg_pool3d", average_pool_op},
+    {"adaptive_avg_pool1d", adaptive_average_pool},
+    {"adaptive_avg_pool2d", adaptive_average_pool},
+    {"adaptive_avg_pool3d", adaptive_average_pool},
+    {"_adaptive_avg_pool2d", adaptive_average_pool},
+    {"_adaptive_avg_pool3d", adaptive_average_pool},
+    {"adaptive_max_pool1d", adaptive_max_pool},
+    {"adaptive_max_pool2d", adaptive_max_pool},
+    {"adaptive_max_pool3d", adaptive_max_pool},
+    {"batch_norm", batch_norm_op},
+    {"native_batch_norm", batch_norm_op},
+    {"_native_batch_norm_legit", batch_norm_op},
+    {"_native_batch_norm_legit_functional", batch_norm_op},
+    {"_native_batch_norm_legit_no_training", batch_norm_op},
+    {"_batch_norm_with_update_functional", batch_norm_op},
+    {"_batch_norm_no_update", batch_norm_op},
+    {"upsample_nearest1d", upsampled},
+    {"upsample_nearest2d", upsampled},
+    {"upsample_nearest3d", upsampled},
+    {"_upsample_nearest_exact1d", upsampled},
+    {"_upsample_nearest_exact2d", upsampled},
+    {"_upsample_nearest_exact3d", upsampled},
+    {"upsample_linear1d", upsampled},
+    {"upsample_bilinear2d", upsampled},
+    {"upsample_trilinear3d", upsampled},
+    {"upsample_bicubic2d", upsampled},
+    {"_upsample_bilinear2d_aa", upsampled},
+    {"_upsample_bicubic2d_aa", upsampled},
+};
+
+}  // namespace
+
+std::span<const OpImporter> window_ops() {
+    return window_importers;
+}
+
+}  // namespace thunderc::pt2_frontend
