@@ -110,7 +110,7 @@ void refuse_dropped_arguments(const onnx::GraphProto& graph) {
     }
 }
 
-void warn_of_untraced(const onnx::GraphProto& graph, Report& report) {
+void warn_of_untraced(const onnx::GraphProto& graph, bool torchscript, Report& report) {
     std::map<std::string, const onnx::TensorProto*> initializers;
     for (const auto& tensor : graph.initializer()) initializers[tensor.name()] = &tensor;
     std::vector<std::string> tables;
@@ -128,6 +128,11 @@ void warn_of_untraced(const onnx::GraphProto& graph, Report& report) {
                        "the graph keeps no calls of torch, as exports with dynamo=False do not: a padding_idx of an "
                        "embedding, whose row gets no gradient, is not in it, nor are detach() and dropout. Where the "
                        "model has such, export with dynamo=True, optimize=False");
+    else if (torchscript)
+        report.warning("untraced", "detach() and dropout",
+                       "the graph keeps no calls of torch, as exports with dynamo=False do not: what changes no number "
+                       "is not in it, nor is dropout in eval() mode. Where the model has such, export with "
+                       "dynamo=True, optimize=False");
 }
 
 }  // namespace thunderc::onnx_frontend

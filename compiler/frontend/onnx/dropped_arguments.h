@@ -43,7 +43,8 @@ std::optional<std::int64_t> padding_index(const onnx::NodeProto& node);
 // Throws UserError where a call has an argument that is dropped and would matter.
 void refuse_dropped_arguments(const onnx::GraphProto& graph);
 
-// Of a graph that keeps no calls none of this is known: a warning says so where there is an embedding.
-void warn_of_untraced(const onnx::GraphProto& graph, Report& report);
+// Of a graph that keeps no calls none of this is known: a warning says so where there is an embedding, and of what
+// TorchScript's exporter wrote in any case, since it keeps no detach() either.
+void warn_of_untraced(const onnx::GraphProto& graph, bool torchscript, Report& report);
 
 }  // namespace thunderc::onnx_frontend

@@ -146,7 +146,7 @@ Module Importer::run() {
     stops_->warn(traced_, said_merged_, frozen_parameters(), report_);
     warn_of_eval_mode(model_->graph(), options_.dropout.value_or(0) > 0, opset(""), report_);
     warn_of_lost_draws(model_->graph(), report_);
-    warn_of_untraced(model_->graph(), report_);
+    warn_of_untraced(model_->graph(), torchscript_, report_);
     for (const auto& node : model_->graph().node()) {
         for (const auto& name : node.input()) consumers_[name].push_back(&node);
         for (const auto& name : node.output()) producers_[name] = &node;
