@@ -38,6 +38,7 @@
 #include "compiler/passes/recognise/mark_outer_matrices.h"
 #include "compiler/passes/recognise/place_random.h"
 #include "compiler/passes/simplify/fold_constants.h"
+#include "compiler/passes/simplify/hoist_sums.h"
 #include "compiler/passes/simplify/join_pads.h"
 #include "compiler/passes/simplify/join_products.h"
 #include "compiler/passes/simplify/simplify.h"
@@ -178,6 +179,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     if (!reference_only(o)) {
         list.add("join_pads", join_pads);          // gradients of the merged products, side by side
         list.add("join_products", join_products);  // gradients of weights that are read again and again
+        list.add("hoist_sums", hoist_sums);        // and of those that the steps of a loop share
     }
     list.add("sink_accumulation", sink_accumulation);
     list.add("simplify_step", simplify);
@@ -224,6 +226,7 @@ std::vector<Pass> function_library(const CompileOptions& o) {
     if (!reference_only(o)) {
         list.add("join_pads", join_pads);
         list.add("join_products", join_products);
+        list.add("hoist_sums", hoist_sums);
     }
     list.add("simplify_function", simplify);
 

@@ -393,6 +393,14 @@ void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& o
                                  expression(frame, op.operands[k]), frame.f.type(op.operands[k]).bytes()));
         return;
     }
+    if (is_stack(op)) {  // of members that lie apart
+        const Type& family = frame.f.type(op.operands[0]);
+        const std::string part = layout_.symbols().elements(frame.f, op.operands[0], family.elements());
+        out.line(fmt::format("for (int layer = 0; layer < {}; ++layer)", family.count));
+        out.line(fmt::format("    copy({} + layer * {}, {}, {}, stream);", expression(frame, op.results[0]), part,
+                             member_expression(frame, op.operands[0], "layer"), family.member().bytes()));
+        return;
+    }
     if (is_copy(op)) {
         out.line(fmt::format("copy({}, {}, {}, stream);", expression(frame, op.results[0]),
                              expression(frame, op.operands[0]), frame.f.type(op.results[0]).bytes()));

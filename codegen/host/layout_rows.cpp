@@ -160,7 +160,7 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
                                     : std::string());
         for (std::size_t k = 0; k < f.ops.size(); ++k) {
             const Op& op = f.ops[k];
-            if (!is_member_op(op))  // which has no memory but its family's
+            if (!is_member_op(op) && !stack_in_place(f, op))  // which have no memory but their family's
                 for (Value v : op.results) row(v);
             if (!is_loop(op)) continue;
             const Function& body = callee(*module_, op);

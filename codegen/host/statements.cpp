@@ -14,9 +14,11 @@ namespace thunderc {
 
 std::size_t statement_count(const Function& f, const Op& op) {
     if (is_view(op) || is_constant_op(op) || is_member_op(op) || family_in_place(f, op)) return 0;
+    if (is_unstack(op) || stack_in_place(f, op)) return 0;
     if (is_communication(op) || is_unpack(op) || is_pack(op) || is_unwritten(op)) return 0;
     if (op.name == "sum_of_squares") return 0;        // sharded_norm does it, with the norm
     if (is_family_op(op)) return op.operands.size();  // a copy for each
+    if (is_stack(op)) return 1;                       // a loop of copies
     const OpDef& def = op_def(op.name);
     if (is_kernel_call(op) || !def.call) return 1;
     const RuntimeCall call = def.call(op, f);
@@ -53,9 +55,9 @@ void for_each_value_in_text(const Function& f, const Op& op, const std::function
 }
 
 Lifetimes::Lifetimes(const Function& f) : first(f.values.size(), 0), last(f.values.size(), 0) {
-    std::vector<Value> family(f.values.size());  // of members, which have no memory but its
+    std::vector<Value> family(f.values.size());  // of members and stacks, which have no memory but its
     for (const Op& op : f.ops)
-        if (is_member_op(op)) family[op.results[0].index] = op.operands[0];
+        if (is_member_op(op) || stack_in_place(f, op)) family[op.results[0].index] = op.operands[0];
     std::size_t before = 0;
     for (const Op& op : f.ops) {
         const std::size_t count = statement_count(f, op);

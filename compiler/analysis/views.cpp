@@ -108,6 +108,14 @@ std::optional<std::int64_t> row_stride(const ViewLayout& layout, const Dims& dim
     return stride == 0 ? inner : stride;
 }
 
+bool stack_in_place(const Function& f, const Op& op) {
+    if (!is_stack(op)) return false;
+    const Placement &family = f.info(op.operands[0]).placement, &whole = f.info(op.results[0]).placement;
+    const Type& type = f.type(op.operands[0]);
+    return family.arena == whole.arena && family.offset == whole.offset &&
+           (type.count == 1 || family.layer_stride == static_cast<std::int64_t>(type.member().bytes()));
+}
+
 bool family_in_place(const Function& f, const Op& op) {
     if (!is_family_op(op)) return false;
     const Placement& family = f.info(op.results[0]).placement;

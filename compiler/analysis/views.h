@@ -34,5 +34,7 @@ std::optional<std::int64_t> row_stride(const ViewLayout& layout, const Dims& dim
 
 // After plan: whether a `family` of constants is those constants, which lie one behind the other: nothing makes it.
 bool family_in_place(const Function& f, const Op& op);
+// After plan: whether a `stack` is the family that it is made of, whose members lie one behind the other.
+bool stack_in_place(const Function& f, const Op& op);
 
 }  // namespace thunderc

@@ -18,8 +18,8 @@
 namespace thunderc::checking {
 namespace {
 
-bool is_alias(const Op& op) {
-    return is_view(op) || is_member_op(op) || is_unpack(op);
+bool is_alias(const Function& f, const Op& op) {
+    return is_view(op) || is_member_op(op) || is_unpack(op) || is_unstack(op) || stack_in_place(f, op);
 }
 
 // Memory alone: nothing is computed, and nothing is there.
@@ -39,7 +39,7 @@ class FunctionChecker {
         inside_arenas();
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
             const Op& op = f_.ops[k];
-            if (is_alias(op)) view(op);
+            if (is_alias(f_, op)) view(op);
             if (is_pack(op)) pieces(op);
             if (op.attributes.boolean("adjacent_weights", false)) adjacent(op);
             if (is_loop(op)) loop(op, k);
@@ -74,11 +74,11 @@ class FunctionChecker {
             for (Value v : op.operands) {
                 if (!v) continue;
                 used_[v.index] = true;
-                if (is_alias(op)) continue;  // a view reads nothing when it is made
+                if (is_alias(f_, op)) continue;  // a view reads nothing when it is made
                 for (Value held : contents(root(v))) last_[held.index] = at;
             }
             for (Value v : op.results) {
-                if (is_alias(op)) {
+                if (is_alias(f_, op)) {
                     roots_[v.index] = root(op.operands[0]);
                     continue;
                 }
@@ -184,6 +184,15 @@ class FunctionChecker {
         Dims strides = f_.info(from).placement.strides;
         if (is_member_op(op)) {
             expected = expected.member(op.attributes.integer("index"));
+        } else if (is_unstack(op)) {
+            if (!strides.empty()) violation(fmt::format("the parts of {} are no memory of their own", name(from)));
+            strides.clear();
+            if (place(to).count > 1 && place(to).stride != place(to).bytes)
+                violation(fmt::format("the members of {} do not lie side by side, as in {}", name(to), name(from)));
+        } else if (is_stack(op)) {
+            strides.clear();
+            if (place(from).count > 1 && place(from).stride != place(from).bytes)
+                violation(fmt::format("the members of {} do not lie side by side, as in {}", name(from), name(to)));
         } else if (is_unpack(op)) {
             const auto size = static_cast<std::int64_t>(size_of(f_.type(to).dtype));
             expected.offset += op.attributes.integer("offset") * size;
@@ -363,7 +372,7 @@ class FunctionChecker {
         for (Value v : f_.arguments)
             if (!is_token(v)) objects.push_back({v, before, replaced(v) ? last_[v.index] : after()});
         for (const Op& op : f_.ops) {
-            if (is_alias(op) || is_memory(op)) continue;
+            if (is_alias(f_, op) || is_memory(op)) continue;
             for (Value v : op.results)
                 if (!is_token(v)) objects.push_back({v, first_[v.index], last_[v.index]});
         }

@@ -161,10 +161,18 @@ class StreamChecker {
     // `write` comes before `read` in the list, and between it and what wrote the tensor that is read; what stays from
     // micro-step to micro-step may not be written over at all.
     bool overwrites(const Touch& write, const Touch& read) const {
-        const std::size_t tensor = read.access->tensor;
-        if (!write.write || read.write || write.access->tensor == tensor) return false;
-        if (stays_[tensor]) return true;
-        return writers_[tensor] && *writers_[tensor] < write.action && write.action < read.action;
+        if (!write.write || read.write) return false;
+        const auto held = [&](std::size_t tensor) {
+            if (write.access->tensor == tensor) return false;
+            if (stays_[tensor]) return true;
+            return writers_[tensor] && *writers_[tensor] < write.action && write.action < read.action;
+        };
+        const std::vector<std::size_t>& parts = expanded_.tensors[read.access->tensor].parts;
+        if (parts.empty()) return held(read.access->tensor);
+        return std::any_of(parts.begin(), parts.end(), [&](std::size_t part) {
+            const std::optional<PlannedAccess>& place = expanded_.tensors[part].place;
+            return place && place->offset < write.end && write.begin < place->offset + place->bytes() && held(part);
+        });
     }
 
     void conflicts() {

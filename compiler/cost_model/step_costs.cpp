@@ -5,6 +5,7 @@
 #include <functional>
 #include <tuple>
 
+#include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/kernels/costs.h"
@@ -81,11 +82,14 @@ std::optional<KernelCost> op_cost(const Module& planned, const Function& f, cons
                           .bytes = static_cast<double>(bytes_moved(kernel)),
                           .operations = work(kernel)};
     }
-    if (is_copy(op) || is_family_op(op))  // a family of tensors that were made one by one
-        return KernelCost{.group = "copy",
-                          .name = op.name,
-                          .calls = static_cast<std::int64_t>(op.operands.size()),
-                          .bytes = bytes_of_call(op, f, def, first_micro_step)};
+    // A family of tensors that were made one by one; one tensor of members that lie apart.
+    const bool stacks = is_stack(op) && !stack_in_place(f, op);
+    if (is_copy(op) || is_family_op(op) || stacks)
+        return KernelCost{
+            .group = "copy",
+            .name = op.name,
+            .calls = stacks ? f.type(op.operands[0]).count : static_cast<std::int64_t>(op.operands.size()),
+            .bytes = bytes_of_call(op, f, def, first_micro_step)};
     if (!def.call) return std::nullopt;
     return KernelCost{.group = op.attributes.string("executor", "runtime"),
                       .name = op.name,

@@ -101,6 +101,14 @@ class Evaluator {
             for (Value v : op.operands) results[0].push_back(frame[v.index].at(0));
         } else if (is_member_op(op)) {
             results = {{frame[op.operands[0].index].at(static_cast<std::size_t>(op.attributes.integer("index")))}};
+        } else if (is_unstack(op)) {
+            results.resize(1);
+            for (Tensor& part : unstacked(*frame[op.operands[0].index].at(0)))
+                results[0].push_back(std::make_shared<Tensor>(std::move(part)));
+        } else if (is_stack(op)) {
+            std::vector<const Tensor*> parts;
+            for (const Shared& part : frame[op.operands[0].index]) parts.push_back(part.get());
+            results = {{std::make_shared<Tensor>(stacked(parts))}};
         } else {
             results = apply(function, op, dead, frame);
         }

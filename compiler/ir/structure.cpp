@@ -17,6 +17,15 @@ bool is_family_op(const Op& op) {
 bool is_member_op(const Op& op) {
     return op.name == "member";
 }
+bool is_unstack(const Op& op) {
+    return op.name == "unstack";
+}
+bool is_stack(const Op& op) {
+    return op.name == "stack";
+}
+bool arranges_members(const Op& op) {
+    return is_family_op(op) || is_member_op(op) || is_unstack(op) || is_stack(op);
+}
 bool is_copy(const Op& op) {
     return op.name == "copy";
 }

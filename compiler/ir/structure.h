@@ -17,7 +17,12 @@ namespace thunderc {
 bool is_constant_op(const Op& op);  // a lazy constant
 bool is_family_op(const Op& op);    // a family of its operands
 bool is_member_op(const Op& op);    // one of a family
+bool is_unstack(const Op& op);      // a family of a tensor's parts along axis 0
+bool is_stack(const Op& op);        // the tensor of which a family's members are those parts
 bool is_copy(const Op& op);         // the operand in memory of its own
+
+// Whether it says which tensors are members of which family, and computes nothing: one of the four above.
+bool arranges_members(const Op& op);
 
 // ---- functions -----------------------------------------------------------------------------------------------------
 

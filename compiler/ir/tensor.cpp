@@ -33,4 +33,29 @@ Tensor Tensor::floats(const Dims& dims, std::vector<double> values, DType dtype)
     return t;
 }
 
+std::vector<Tensor> unstacked(const Tensor& whole) {
+    const Type part = Type::tensor(whole.type.dtype, {whole.type.dims.begin() + 1, whole.type.dims.end()});
+    std::vector<Tensor> out;
+    for (std::int64_t k = 0; k < whole.type.dims[0]; ++k) {
+        Tensor& made = out.emplace_back(part);
+        const std::int64_t begin = k * made.size(), end = begin + made.size();
+        if (made.floating())
+            made.f.assign(whole.f.begin() + begin, whole.f.begin() + end);
+        else
+            made.i.assign(whole.i.begin() + begin, whole.i.begin() + end);
+    }
+    return out;
+}
+
+Tensor stacked(std::span<const Tensor* const> parts) {
+    Tensor out;
+    out.type = parts[0]->type;
+    out.type.dims.insert(out.type.dims.begin(), static_cast<std::int64_t>(parts.size()));
+    for (const Tensor* part : parts) {
+        out.f.insert(out.f.end(), part->f.begin(), part->f.end());
+        out.i.insert(out.i.end(), part->i.begin(), part->i.end());
+    }
+    return out;
+}
+
 }  // namespace thunderc

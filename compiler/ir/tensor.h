@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "compiler/ir/type.h"
@@ -41,5 +42,9 @@ struct Tensor {
     }
     bool operator==(const Tensor&) const = default;
 };
+
+// The parts of a tensor along axis 0, and the tensor of such parts, of which there is one at least.
+std::vector<Tensor> unstacked(const Tensor& whole);
+Tensor stacked(std::span<const Tensor* const> parts);
 
 }  // namespace thunderc

@@ -5,6 +5,7 @@
 
 #include "compiler/ir/op_def.h"
 #include "compiler/ops/multi_tensor.h"
+#include "compiler/ops/rules.h"
 
 namespace thunderc {
 namespace {
@@ -54,6 +55,23 @@ std::vector<OpDef> define_structural() {
                 fmt::format("there is no member {} in {}", index, to_string(family)));
         return std::vector<Type>{family.member()};
     }));
+    defs.back().recompute = Recompute::view;
+    defs.push_back(structural("unstack", "The family of a tensor's parts along axis 0.", [](const InferInput& in) {
+        require_operands(in, 1);
+        const Type& whole = tensor_operand(in, 0);
+        require(whole.rank() >= 1 && whole.dims[0] >= 1, "a tensor of one part or more is taken apart");
+        return std::vector<Type>{Type::family(whole.dims[0], whole.dtype, {whole.dims.begin() + 1, whole.dims.end()})};
+    }));
+    defs.back().recompute = Recompute::view;
+    defs.push_back(
+        structural("stack", "The members of a family as one tensor, along a new axis 0.", [](const InferInput& in) {
+            require_operands(in, 1);
+            const Type& family = in.operand(0);
+            require(family.is_family(), "a family is stacked");
+            Dims dims = {family.count};
+            dims.insert(dims.end(), family.dims.begin(), family.dims.end());
+            return std::vector<Type>{Type::tensor(family.dtype, std::move(dims))};
+        }));
     defs.back().recompute = Recompute::view;
     defs.push_back(structural("copy", "The operand's values in memory of their own; the planner adds it.",
                               [](const InferInput& in) { return std::vector<Type>{in.operand(0)}; }));

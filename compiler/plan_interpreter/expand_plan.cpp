@@ -149,7 +149,10 @@ class Expansion {
         } else if (is_member_op(op)) {
             frame[op.results[0].index].tensors = {
                 frame[op.operands[0].index].tensors.at(static_cast<std::size_t>(op.attributes.integer("index")))};
-        } else if (is_unpack(op)) {
+        } else if (stack_in_place(f, op)) {
+            frame[op.results[0].index].tensors = new_tensors(f.type(op.results[0]));
+            plan_.tensors.back().parts = frame[op.operands[0].index].tensors;
+        } else if (is_unpack(op) || is_unstack(op)) {
             frame[op.results[0].index].tensors.assign(static_cast<std::size_t>(members_of(f.type(op.results[0]))),
                                                       frame[op.operands[0].index].tensors.at(0));
         } else if (is_view(op)) {
@@ -207,7 +210,7 @@ class Expansion {
             for (std::int64_t m = 0; m < members_of(f.type(v)); ++m) {
                 a.writes.push_back(access(v, m));
                 const PlannedAccess& w = a.writes.back();
-                plan_.tensors[w.tensor] = {w, w.arena == Arena::scratch || w.arena == Arena::saved};
+                plan_.tensors[w.tensor] = {w, w.arena == Arena::scratch || w.arena == Arena::saved, {}};
             }
         }
         if (collective && op.attributes.integer("layers", 1) > 1) {

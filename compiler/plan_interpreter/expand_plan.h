@@ -42,6 +42,7 @@ struct PlannedAction {
 struct PlannedTensor {
     std::optional<PlannedAccess> place;  // where it was written; none for arguments and constants
     bool temporary = false;              // its bytes are free when nothing reads it any more
+    std::vector<std::size_t> parts;      // of one that is others side by side: these, which were written by themselves
 };
 
 struct ExpandedPlan {

@@ -116,8 +116,12 @@ ExecutablePlan::ExecutablePlan(const Module& module, const Function& f) : plan(e
     uses.assign(plan.tensors.size(), 0);
     for (const PlannedAction& a : plan.actions) {
         std::vector<std::size_t>& here = touched.emplace_back();
-        for (const auto& read : a.reads)
-            if (read) here.push_back(read->tensor);
+        for (const auto& read : a.reads) {
+            if (!read) continue;
+            here.push_back(read->tensor);
+            const std::vector<std::size_t>& parts = plan.tensors[read->tensor].parts;
+            here.insert(here.end(), parts.begin(), parts.end());
+        }
         for (const PlannedAccess& write : a.writes) here.push_back(write.tensor);
         std::sort(here.begin(), here.end());
         here.erase(std::unique(here.begin(), here.end()), here.end());
@@ -217,6 +221,11 @@ void PlannedExecution::step(std::size_t k) {
     std::vector<Tensor> results;
     if (is_copy(op) || is_family_op(op)) {
         results = operands(k);
+    } else if (is_stack(op)) {
+        const std::vector<Tensor> members = operands(k);
+        std::vector<const Tensor*> parts;
+        for (const Tensor& member : members) parts.push_back(&member);
+        results = {stacked(parts)};
     } else if (is_kernel_call(op)) {
         const Function* kernel = module_.find(called_kernel(op));
         check(kernel != nullptr, "a kernel that is not there");

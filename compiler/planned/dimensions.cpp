@@ -123,6 +123,10 @@ class Dimensions::Finder {
         for (std::size_t d = 0; d < rank(f, v); ++d) unify(at(f, v, d), at(g, w, d));
     }
 
+    void unify_parts(const Function& f, Value family, Value whole) {
+        for (std::size_t d = 0; d < rank(f, family); ++d) unify(at(f, family, d), at(f, whole, d + 1));
+    }
+
     void visit(const Function& f, const Op& op) {
         if (is_loop(op)) return call(f, op, callee(module_, op));
         if (is_function_call(op)) return call(f, op, callee(module_, op));
@@ -132,6 +136,8 @@ class Dimensions::Finder {
             for (Value v : op.operands) unify_all(f, v, f, op.results[0]);
             return;
         }
+        if (is_stack(op)) return unify_parts(f, op.operands[0], op.results[0]);
+        if (is_unstack(op)) return unify_parts(f, op.results[0], op.operands[0]);
         const OpDef& def = op_def(op.name);
         if (def.level == OpLevel::primitive && def.elementwise) return elementwise(f, op);
         const std::optional<ViewIndex> view = view_index(f, op);

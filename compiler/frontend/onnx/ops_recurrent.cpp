@@ -29,6 +29,7 @@ class Recurrent {
             const Value flat = b_.reshape(x, {steps_ * batch_, inputs_});
             w.seen = b_.reshape(product(flat, w.input), {steps_, batch_, gates() * hidden_});
             if (w.input_bias) w.seen = b_.add(w.seen, w.input_bias);
+            named(w.seen, "gates_of_x");
             std::vector<Value> results(static_cast<std::size_t>(steps_));
             for (std::int64_t k = 0; k < steps_; ++k) {
                 const std::int64_t t = backwards ? steps_ - 1 - k : k;
@@ -202,17 +203,24 @@ class Recurrent {
             return h;
         }
         const Value goes_on = b_.op("lt", {b_.scalar(DType::i64, static_cast<double>(t)), lengths_});
-        w.h = b_.op("select", {goes_on, h, w.h});
-        if (c) w.c = b_.op("select", {goes_on, c, w.c});
+        w.h = named(b_.op("select", {goes_on, h, w.h}), "h");
+        if (c) w.c = named(b_.op("select", {goes_on, c, w.c}), "c");
         return b_.op("select", {goes_on, h, b_.scalar(b_.type(h).dtype, 0)});
     }
 
     Value state_product(const Direction& w) {
-        const Value v = product(w.h, w.state);
+        const Value v = named(product(w.h, w.state), "gates_of_h");
         return w.state_bias ? b_.add(v, w.state_bias) : v;
     }
 
-    Value rnn(const Direction& w, std::int64_t t) { return activated(w, 0, b_.add(seen_at(w, t), state_product(w))); }
+    Value named(Value v, const char* name) {
+        b_.function().info(v).name = name;
+        return v;
+    }
+
+    Value rnn(const Direction& w, std::int64_t t) {
+        return named(activated(w, 0, b_.add(seen_at(w, t), state_product(w))), "h");
+    }
 
     // h' = (1 - z) n + z h with the gates z and r; n reads r h, or with linear_before_reset r times the product with h.
     Value gru(const Direction& w, std::int64_t t) {
@@ -224,30 +232,31 @@ class Recurrent {
         const Value kept = linear ? state_product(w) : Value{};
         Value both = linear ? b_.slice(kept, 1, 0, 2 * hidden_) : product(w.h, rows(w.state, 0, 2));
         both = b_.add(both, b_.slice(seen, 1, 0, 2 * hidden_));
-        const Value z = activated(w, 0, gate(both, 0)), r = activated(w, 0, gate(both, 1));
+        const Value z = named(activated(w, 0, gate(both, 0)), "z"), r = named(activated(w, 0, gate(both, 1)), "r");
         Value of_state;
         if (linear) {
             of_state = b_.mul(r, gate(kept, 2));
         } else {
             of_state = product(b_.mul(r, w.h), rows(w.state, 2, 3));
         }
-        const Value fresh = activated(w, 1, b_.add(gate(seen, 2), of_state));
-        return b_.add(b_.mul(b_.add(b_.neg(z), 1), fresh), b_.mul(z, w.h));
+        const Value n = named(activated(w, 1, b_.add(gate(seen, 2), of_state)), "n");
+        return named(b_.add(b_.mul(b_.add(b_.neg(z), 1), n), b_.mul(z, w.h)), "h");
     }
 
     // c' = f c + i g, h' = o tanh(c'), with gates that may see c through peepholes.
     Value lstm(const Direction& w, std::int64_t t, Value& c) {
-        const Value all = b_.add(seen_at(w, t), state_product(w));
+        const Value all = named(b_.add(seen_at(w, t), state_product(w)), "gates");
         const auto peeping = [&](std::int64_t k, std::size_t peephole, Value cell) {
             const Value v = gate(all, k);
             return w.peepholes.empty() ? v : b_.add(v, b_.mul(w.peepholes[peephole], cell));
         };
-        const Value i = activated(w, 0, peeping(0, 0, c));
-        const Value f = n_.integer("input_forget", 0) != 0 ? b_.add(b_.neg(i), 1) : activated(w, 0, peeping(2, 2, c));
-        const Value g = activated(w, 1, gate(all, 3));
-        c = b_.add(b_.mul(f, c), b_.mul(i, g));
-        const Value o = activated(w, 0, peeping(1, 1, c));
-        return b_.mul(o, activated(w, 2, c));
+        const Value i = named(activated(w, 0, peeping(0, 0, c)), "i");
+        const bool coupled = n_.integer("input_forget", 0) != 0;
+        const Value f = named(coupled ? b_.add(b_.neg(i), 1) : activated(w, 0, peeping(2, 2, c)), "f");
+        const Value g = named(activated(w, 1, gate(all, 3)), "g");
+        c = named(b_.add(b_.mul(f, c), b_.mul(i, g)), "c");
+        const Value o = named(activated(w, 0, peeping(1, 1, c)), "o");
+        return named(b_.mul(o, activated(w, 2, c)), "h");
     }
 
     Value beside(const std::vector<Value>& parts, std::int64_t axis) {

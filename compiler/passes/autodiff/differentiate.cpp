@@ -246,6 +246,14 @@ void Differentiator::pull_back_op(Builder& b, Cotangents& cotangents, const Op& 
         }
         return;
     }
+    if (is_stack(op) || is_unstack(op)) {
+        if (!depends[op.operands[0].index]) return;
+        const Value given = cotangents.read(op.results[0]);
+        if (given)
+            cotangents.add(op.operands[0],
+                           b.op(is_stack(op) ? "unstack" : "stack", {given}, {}, b.function().info(given).name));
+        return;
+    }
     const OpDef& def = op_def(op.name);
     check(static_cast<bool>(def.vjp), op.name + " has no VJP");
     std::vector<Value> given;

@@ -7,6 +7,8 @@
 #include <queue>
 #include <tuple>
 
+#include "compiler/analysis/slices.h"
+#include "compiler/analysis/views.h"
 #include "compiler/ir/function_tools.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/structure.h"
@@ -17,6 +19,10 @@ namespace {
 // A function for less than this would read worse than what it replaces: two hidden layers of an MLP stay as they are.
 constexpr std::size_t least_saved_ops = 8;
 
+// What is applied again and again with one set of weights (time steps, one layer N times) is a loop from so many on:
+// fewer stay as they are.
+constexpr std::size_t least_steps = 4;
+
 constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
 class BlockFinder {
@@ -26,13 +32,19 @@ class BlockFinder {
     BlockRun find() {
         classify();
         BlockRun best;
-        for (bool from_results : {false, true}) {
-            make_row(from_results);
-            for (bool shared_first : {false, true}) {
-                if (shared_first) move_shared_first();
-                BlockRun run = search();
-                if (!run.periods.empty() && (best.periods.empty() || run.saved_ops() > best.saved_ops()))
-                    best = std::move(run);
+        const Mask steps = slices_by_step();
+        const bool any_steps = std::find(steps.begin(), steps.end(), true) != steps.end();
+        for (bool by_step : {false, true}) {
+            if (by_step && !any_steps) continue;
+            apart_ = by_step ? steps : Mask(f_.ops.size(), false);
+            for (bool from_results : {false, true}) {
+                make_row(from_results);
+                for (bool shared_first : {false, true}) {
+                    if (shared_first) move_shared_first();
+                    BlockRun run = search();
+                    if (!run.periods.empty() && (best.periods.empty() || run.saved_ops() > best.saved_ops()))
+                        best = std::move(run);
+                }
             }
         }
         best.gave_up = gave_up_;
@@ -87,6 +99,39 @@ class BlockFinder {
         }
     }
 
+    // By op: slices that take one tensor apart along one axis, a piece for each of many time steps, and what sees such
+    // a piece with other dimensions. They differ in where they begin, and so does what is read of an input that no
+    // parameter reaches: it is given to each step.
+    Mask slices_by_step() const {
+        Mask out(f_.ops.size(), false);
+        std::map<std::tuple<Value, std::size_t, std::int64_t>, std::map<std::int64_t, std::size_t>> groups;
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            const std::optional<SliceRange> slice = slice_range(f_, f_.ops[k]);
+            if (!slice || slice->step != 1) continue;
+            groups[{f_.ops[k].operands[0], slice->axis, slice->end - slice->begin}].emplace(slice->begin, k);
+        }
+        // What each step takes apart itself (gates, heads) is there once for each step.
+        std::map<std::string, std::size_t> alike;
+        const auto form = [&](const auto& key) {
+            const auto& [whole, axis, width] = key;
+            return to_string(f_.type(whole)) + " " + std::to_string(axis) + " " + std::to_string(width);
+        };
+        for (const auto& [key, slices] : groups)
+            if (slices.size() >= least_steps) ++alike[form(key)];
+        for (const auto& [key, slices] : groups) {
+            if (slices.size() < least_steps || slices.size() <= alike[form(key)]) continue;
+            for (const auto& [begin, k] : slices) out[k] = true;
+        }
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            const std::optional<ViewIndex> view = view_index(f_, f_.ops[k]);
+            if (!view || view->kind != ViewIndex::Kind::regrouped) continue;
+            const std::int32_t made_by = uses_.definition[f_.ops[k].operands[0].index];
+            if (made_by >= 0 && out[static_cast<std::size_t>(made_by)]) out[k] = true;
+        }
+        return out;
+    }
+
+    bool in_row(std::size_t k) const { return in_row(f_.ops[k]) && !apart_[k]; }
     bool in_row(const Op& op) const { return !op.results.empty() && from_parameter_[op.results[0].index]; }
     // 1 + weight, a transposed weight: it stands right before the first op that reads it.
     bool of_parameters_alone(const Op& op) const { return in_row(op) && !from_input_[op.results[0].index]; }
@@ -161,7 +206,7 @@ class BlockFinder {
         while (!open.empty()) {
             const std::size_t top = open.back();
             const std::size_t before = open.size();
-            if (position_[top] != nowhere || !in_row(f_.ops[top])) {
+            if (position_[top] != nowhere || !in_row(top)) {
                 open.pop_back();
                 continue;
             }
@@ -170,8 +215,7 @@ class BlockFinder {
                 for (auto v = operands.rbegin(); v != operands.rend(); ++v) {
                     if (!*v || uses_.definition[v->index] < 0) continue;
                     const auto k = static_cast<std::size_t>(uses_.definition[v->index]);
-                    if (position_[k] != nowhere || !in_row(f_.ops[k]) ||
-                        of_parameters_alone(f_.ops[k]) != of_parameters)
+                    if (position_[k] != nowhere || !in_row(k) || of_parameters_alone(f_.ops[k]) != of_parameters)
                         continue;
                     if (of_parameters || all_operands) open.push_back(k);
                 }
@@ -304,12 +348,41 @@ class BlockFinder {
                 run.operands.back().push_back(*operand);
             }
         }
-        const bool layers = std::any_of(run.per_layer.begin(), run.per_layer.end(), [&](const std::vector<Value>& v) {
-            return from_parameter_[v[0].index] || constant_matrix(v[0]);
-        });
-        if (run.carried.empty() || !layers) return std::nullopt;
+        run.steps = !is_of_layers(run);
+        if (run.carried.empty() || (run.steps && !is_of_steps(run))) return std::nullopt;
+        if (!pieces_are_there(run, begin)) return std::nullopt;
         find_collected(begin, period, count, run);
         return run;
+    }
+
+    // Each period has weights of its own.
+    bool is_of_layers(const BlockRun& run) const {
+        return std::any_of(run.per_layer.begin(), run.per_layer.end(), [&](const std::vector<Value>& v) {
+            return (from_parameter_[v[0].index] && !is_step(v[0])) || constant_matrix(v[0]);
+        });
+    }
+
+    bool is_step(Value v) const {
+        const std::int32_t k = uses_.definition[v.index];
+        return k >= 0 && apart_[static_cast<std::size_t>(k)];
+    }
+
+    // All periods read the same weights.
+    bool is_of_steps(const BlockRun& run) const {
+        return run.periods.size() >= least_steps &&
+               std::any_of(run.shared.begin(), run.shared.end(), [&](Value v) { return from_parameter_[v.index]; });
+    }
+
+    // What the steps read pieces of stands before the first of them.
+    bool pieces_are_there(const BlockRun& run, std::size_t begin) const {
+        for (const std::vector<Value>& values : run.per_layer)
+            for (Value v : values) {
+                while (is_step(v)) v = producer(v)->operands[0];
+                const std::int32_t k = uses_.definition[v.index];
+                const std::size_t at = k < 0 ? nowhere : position_[static_cast<std::size_t>(k)];
+                if (at != nowhere && at >= begin) return false;
+            }
+        return true;
     }
 
     std::optional<BlockOperand> classify_operand(const std::vector<Value>& values, std::size_t begin,
@@ -380,6 +453,7 @@ class BlockFinder {
     const Function& f_;
     Uses uses_;
     Mask from_parameter_, from_input_;  // by value
+    Mask apart_;                        // by op: a piece for a time step, which stands in no row
     // By value: equal ones can be one operand of different layers. Computed, a constant, or an argument of some kind.
     static constexpr std::size_t computed = 0, constant = 1;
     std::vector<std::size_t> family_;

@@ -12,6 +12,10 @@
 //     one value from outside everywhere               shared
 //     different values from outside                   one for each layer
 //
+// Layers have weights of their own, each. What is applied four times and more with one set of weights is a run as well:
+// time steps, or one layer again and again. Slices that take one tensor apart, a piece for each step, are tried as ops
+// of no step: they differ in where they begin, and give each step what it reads.
+//
 // Values that are one for each layer are all parameters that are trained, all parameters that are not, all constants,
 // or all computed: a loop has one backward pass. Where some layers are frozen, or a constant stands for the weight of
 // one, the layers in between are runs of their own, and a single one stays as it is.
@@ -53,6 +57,7 @@ struct BlockRun {
     std::vector<Value> constants;                     // results of `constant`, equal in all periods
     std::vector<std::vector<BlockOperand>> operands;  // by op of the period, by operand
     std::vector<BlockValue> collected;                // read outside besides what the last period carries
+    bool steps = false;                               // of one set of weights, which all periods share
     bool gave_up = false;                             // candidates were left that no time was spent on
 
     std::size_t saved_ops() const { return (periods.size() - 1) * periods.front().size(); }

@@ -42,6 +42,22 @@ struct BlockNames {
     std::string function = "layer";
 };
 
+// One module again and again: that in which most ops of a period stand. What reads pieces of tensors is its step.
+void name_steps(const Function& f, const BlockRun& run, BlockNames& out) {
+    std::map<std::string, std::size_t> votes;
+    std::size_t most = 0;
+    for (std::size_t k : run.periods[0]) {
+        const Provenance& here = f.ops[k].provenance;
+        if (here.scope.empty() || ++votes[here.scope] <= most) continue;
+        most = votes[here.scope];
+        out.pattern = here.scope;
+        out.module_class = here.module_class;
+    }
+    const std::string name =
+        function_name(out.module_class.empty() ? out.pattern.substr(out.pattern.rfind('.') + 1) : out.module_class);
+    if (!name.empty()) out.function = name + (run.per_layer.empty() ? "" : "_step");
+}
+
 BlockNames names_of(const Function& f, const BlockRun& run) {
     BlockNames out;
     for (const std::vector<std::size_t>& ops : run.periods) {
@@ -58,6 +74,7 @@ BlockNames names_of(const Function& f, const BlockRun& run) {
     if (std::set<std::string>(out.scopes.begin(), out.scopes.end()).size() != out.scopes.size() ||
         out.scopes[0].empty()) {
         out.scopes.clear();
+        if (run.steps) name_steps(f, run, out);
         return out;
     }
     out.pattern = name_pattern(out.scopes);
@@ -96,8 +113,12 @@ Function block_function(const Function& f, const BlockRun& run, const BlockNames
         body.arguments.push_back(made);
         return made;
     };
-    for (const Carried& c : run.carried)  // the first one is the residual stream
-        carried.push_back(argument(c.initial, carried.empty() ? "x" : f.info(c.initial).name));
+    for (const Carried& c : run.carried) {  // of layers, the first one is the residual stream
+        const Value next = f.ops[run.periods[0][c.next.op]].results[c.next.result];
+        carried.push_back(argument(c.initial, run.steps         ? f.info(next).name + "_prev"
+                                              : carried.empty() ? "x"
+                                                                : f.info(c.initial).name));
+    }
     for (const std::vector<Value>& v : run.per_layer)
         per_layer.push_back(argument(v[0], argument_name(f, v[0], names)));
     for (Value v : run.shared) shared.push_back(argument(v, argument_name(f, v, names)));
@@ -128,7 +149,7 @@ Function block_function(const Function& f, const BlockRun& run, const BlockNames
     }
     for (const Carried& c : run.carried) body.results.push_back(made[c.next.op][c.next.result]);
     for (BlockValue v : run.collected) body.results.push_back(made[v.op][v.result]);
-    if (run.carried.size() == 1) body.info(body.results[0]).name = "y";
+    if (run.carried.size() == 1 && !run.steps) body.info(body.results[0]).name = "y";
     return body;
 }
 

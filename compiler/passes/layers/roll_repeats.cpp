@@ -12,6 +12,7 @@
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
 #include "compiler/ir/structure.h"
+#include "compiler/passes/layers/step_families.h"
 
 namespace thunderc {
 namespace {
@@ -183,6 +184,17 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
     for (std::size_t k : row.calls) calls.push_back(f.ops[k]);
     const std::size_t last = row.calls.back();
 
+    // What each call reads a piece of: the loop runs in the order of the pieces, where there is nothing else that is
+    // one for each call.
+    std::vector<std::optional<Steps>> steps(calls[0].operands.size());
+    bool backwards = row.per_layer > 0;
+    for (std::size_t o = row.carried; o < row.carried + row.per_layer; ++o) {
+        std::vector<Value> members;
+        for (const Op& call : calls) members.push_back(call.operands[o]);
+        steps[o] = steps_of(f, uses, members);
+        backwards = backwards && steps[o] && steps[o]->backwards;
+    }
+
     std::vector<Op> all = std::exchange(f.ops, {});
     Builder b(f);
     Provenance provenance = calls[0].provenance;
@@ -193,6 +205,10 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
     for (std::size_t o = 0; o < calls[0].operands.size(); ++o) {
         if (o < row.carried || o >= row.carried + row.per_layer) {
             operands.push_back(calls[0].operands[o]);
+            continue;
+        }
+        if (steps[o] && steps[o]->backwards == backwards) {
+            operands.push_back(family_of_steps(b, *steps[o]));
             continue;
         }
         std::vector<Value> members;
@@ -219,8 +235,12 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
                                                {"carried", static_cast<std::int64_t>(row.carried)},
                                                {"n", n},
                                                {"per_layer", static_cast<std::int64_t>(row.per_layer)},
-                                               {"reverse", false}},
+                                               {"reverse", backwards}},
                                               types, names);
+    std::map<Value, FamilyMember> carried;
+    for (std::size_t k = 0; k < row.carried; ++k)
+        for (std::size_t r = row.carried; r < results.size(); ++r)
+            if (body.results[r] == body.results[k]) carried[results[k]] = {results[r], backwards ? 0 : n - 1};
     std::map<Value, Value> replaced;
     for (std::size_t r = 0; r < results.size(); ++r) {
         if (r < row.carried) {
@@ -234,9 +254,11 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
             for (std::size_t i = 1; i < moved->in_main.size(); ++i) f.results[moved->in_main[i]] = {};
             continue;
         }
-        for (std::size_t i = 0; i < calls.size(); ++i)
-            replaced[calls[i].results[r]] = b.op("member", {results[r]}, {{"index", static_cast<std::int64_t>(i)}},
-                                                 f.info(calls[i].results[r]).name);
+        for (std::size_t i = 0; i < calls.size(); ++i) {
+            const auto index = static_cast<std::int64_t>(backwards ? calls.size() - 1 - i : i);
+            replaced[calls[i].results[r]] =
+                b.op("member", {results[r]}, {{"index", index}}, f.info(calls[i].results[r]).name);
+        }
     }
     std::vector<Op> loop = std::exchange(f.ops, {});
     const std::set<std::size_t> gone(row.calls.begin(), row.calls.end());
@@ -251,6 +273,7 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
     }
     substitute(f, replaced);
     order_by_dependencies(f);
+    stack_members(f, carried);
     remove_dead_code(f);  // members that nothing reads
 }
 

@@ -232,6 +232,25 @@ void FunctionPlanner::place_views() {
                 family.arena, family.offset + op.attributes.integer("index") * family.layer_stride, 0, {}, {}};
             continue;
         }
+        if (is_stack(op)) {  // else a copy of each member makes it
+            const Placement& family = at(op.operands[0]);
+            const Type& type = f_.type(op.operands[0]);
+            if (!placed(op.results[0]) && family.arena != Arena::unplaced && !family.view_of &&
+                (type.count == 1 || family.layer_stride == bytes_of(type)))
+                at(op.results[0]) = {family.arena, family.offset, 0, {}, {}};
+            continue;
+        }
+        if (is_unstack(op) && !placed(op.results[0])) {
+            const Value from = op.operands[0], to = op.results[0];
+            check(at(from).strides.empty(), "the parts of a tensor that is no memory of its own");
+            Placement p;
+            p.view_of = owner(from);
+            p.offset = view_offset_[to] = view_offset_[from];
+            p.layer_stride = bytes_of(f_.type(to));
+            p.arena = Arena::scratch;  // completed when its owner is placed
+            at(to) = p;
+            continue;
+        }
         if (!is_view(op) || placed(op.results[0])) continue;
         const Value from = op.operands[0], to = op.results[0];
         const Dims strides = at(from).strides.empty() ? dense_strides(f_.type(from).dims) : at(from).strides;

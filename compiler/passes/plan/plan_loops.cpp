@@ -133,7 +133,14 @@ void FunctionPlanner::place_loops() {
     }
 }
 
-// Families that a loop collects and nobody else wants in a place of its own: one struct a layer in arena saved.
+bool FunctionPlanner::is_stacked(Value family) const {
+    const std::vector<std::int32_t>& users = uses_->users[family.index];
+    return std::any_of(users.begin(), users.end(),
+                       [&](std::int32_t k) { return is_stack(f_.ops[static_cast<std::size_t>(k)]); });
+}
+
+// Families that a loop collects and nobody else wants in a place of its own: one struct a layer in arena saved. What is
+// read as one tensor lies side by side, where that leaves each layer's part at its alignment.
 void FunctionPlanner::place_collected(std::size_t index) {
     const Op& op = f_.ops[index];
     const Function& body = callee(module_, op);
@@ -144,6 +151,11 @@ void FunctionPlanner::place_collected(std::size_t index) {
     for (std::size_t r = carried; r < op.results.size(); ++r) {
         Value v = op.results[r];
         if (placed(v) || collected_carry(body, carried, r)) continue;
+        if (const std::int64_t bytes = bytes_of(f_.type(v)); is_stacked(v) && bytes == aligned(bytes)) {
+            at(v) = {Arena::saved, shared_.saved_bytes, bytes, {}, {}};
+            shared_.saved_bytes += bytes * n;
+            continue;
+        }
         members.emplace_back(v, layer);
         layer = aligned(layer + bytes_of(f_.type(v)));
     }

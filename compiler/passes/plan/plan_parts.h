@@ -99,6 +99,7 @@ class FunctionPlanner {
     // ---- loops ----
     void place_loops();
     void place_collected(std::size_t index);
+    bool is_stacked(Value family) const;
     static std::optional<std::size_t> collected_carry(const Function& body, std::size_t carried, std::size_t r);
     std::size_t place_carried(std::size_t index);
     bool ends_at(Value v, std::size_t index, std::size_t k) const;

@@ -21,8 +21,7 @@ bool leads_on(const Op& op, std::size_t o, const Mask& gradient, const Mask& of_
     if (runs_function(op)) return o < of_arguments.size() && of_arguments[o];
     // A product for each of a batch, of which the gradient is the sum.
     if (op_def(op.name).reduction == Reduction::sum) return gradient[op.results[0].index];
-    const bool structure = is_family_op(op) || is_member_op(op);
-    if (!structure &&
+    if (!arranges_members(op) &&
         (op_def(op.name).level == OpLevel::structural || op_def(op.name).precision.kind != Precision::Kind::follows))
         return false;
     return std::all_of(op.results.begin(), op.results.end(), [&](Value v) { return gradient[v.index]; });

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/analysis/batch_share.h"
+#include "compiler/analysis/slices.h"
 #include "compiler/interpreter/constant_fold.h"
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/ir/function_tools.h"
@@ -271,33 +272,26 @@ class Simplifier {
         return {};
     }
 
-    struct Slice {
-        std::int64_t axis, begin, end, step;
-    };
-    Slice slice_of(const Op& op) const {
-        return {static_cast<std::int64_t>(axis_of(op, type(op.results[0]))), op.attributes.integer("begin"),
-                op.attributes.integer("end"), op.attributes.integer("step", 1)};
-    }
-
     Value shorter_slice(const Op& op) {
         Value source = op.operands[0];
-        Slice s = slice_of(op);
-        auto axis = static_cast<std::size_t>(s.axis);
+        const SliceRange s = *slice_range(f_, op);
         if (s.step == 1)
             if (Value v = same_type(op, source)) return v;
         if (const Op* inner = definition(source, "slice"); inner != nullptr && s.step > 0) {
-            Slice t = slice_of(*inner);
+            const SliceRange t = *slice_range(f_, *inner);
             if (t.axis == s.axis && t.step == 1)
-                return add_view(
-                    op, "slice", inner->operands[0],
-                    {{"axis", s.axis}, {"begin", t.begin + s.begin}, {"end", t.begin + s.end}, {"step", s.step}},
-                    type(op.results[0]).dims);
+                return add_view(op, "slice", inner->operands[0],
+                                {{"axis", static_cast<std::int64_t>(s.axis)},
+                                 {"begin", t.begin + s.begin},
+                                 {"end", t.begin + s.end},
+                                 {"step", s.step}},
+                                type(op.results[0]).dims);
         }
         const Op* parts = definition(source, "concat");
-        if (parts == nullptr || s.step != 1 || axis_of(*parts, type(source)) != axis) return {};
+        if (parts == nullptr || s.step != 1 || axis_of(*parts, type(source)) != s.axis) return {};
         std::int64_t begin = 0;
         for (Value part : parts->operands) {
-            std::int64_t end = begin + type(part).dims[axis];
+            std::int64_t end = begin + type(part).dims[s.axis];
             if (s.begin == begin && s.end == end) return part;
             begin = end;
         }
@@ -306,13 +300,13 @@ class Simplifier {
 
     Value shorter_concat(const Op& op) const {
         if (op.operands.size() == 1) return op.operands[0];
-        const auto axis = static_cast<std::int64_t>(axis_of(op, type(op.results[0])));
+        const std::size_t axis = axis_of(op, type(op.results[0]));
         Value whole;
         std::int64_t next = 0;
         for (Value part : op.operands) {
             const Op* slice = definition(part, "slice");
             if (slice == nullptr) return {};
-            Slice s = slice_of(*slice);
+            const SliceRange s = *slice_range(f_, *slice);
             if (s.axis != axis || s.step != 1 || s.begin != next || (whole && slice->operands[0] != whole)) return {};
             whole = slice->operands[0];
             next = s.end;
