@@ -16,6 +16,7 @@
 #include "compiler/passes/fusion/fuse.h"
 #include "compiler/passes/fusion/merge_siblings.h"
 #include "compiler/passes/fusion/name_results.h"
+#include "compiler/passes/layers/hoist_products.h"
 #include "compiler/passes/layers/name_values.h"
 #include "compiler/passes/layers/outline_blocks.h"
 #include "compiler/passes/layers/roll_repeats.h"
@@ -120,6 +121,7 @@ void add_layers(PassList& list, const CompileOptions& o) {
     if (o.roll) {
         list.add("outline_blocks", outline_blocks);
         list.require("roll_repeats", roll_repeats);
+        if (!reference_only(o)) list.add("hoist_products", hoist_products);
     }
 }
 

@@ -49,6 +49,13 @@ std::string called_function(const Op& op) {
 std::string called_kernel(const Op& op) {
     return op.attributes.string("kernel");
 }
+std::size_t call_count(const Module& module, std::string_view function) {
+    std::size_t out = 0;
+    for (const Function& f : module.functions)
+        for (const Op& op : f.ops) out += runs_function(op) && called_function(op) == function ? 1 : 0;
+    return out;
+}
+
 const Function& callee(const Module& module, const Op& op) {
     const Function* function = module.find(called_function(op));
     check(function != nullptr, fmt::format("there is no function @{}", called_function(op)));

@@ -37,6 +37,8 @@ std::string called_function(const Op& op);
 std::string called_kernel(const Op& op);
 // The function that a call or a loop runs; InternalError where there is none.
 const Function& callee(const Module& module, const Op& op);
+// How many calls and loops run a function.
+std::size_t call_count(const Module& module, std::string_view function);
 
 // ---- loops ---------------------------------------------------------------------------------------------------------
 

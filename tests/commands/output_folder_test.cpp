@@ -243,7 +243,8 @@ TEST_F(Commands, PassesAreLeftOutWhereSomethingIsLeft) {
         "raise_swiglu, raise_gelu, raise_poles, bound_indices, simplify_raised, choose_init, freeze_parameters, "
         "freeze_unreached, "
         "merge_siblings, "
-        "name_values, outline_blocks, join_pads, join_products, hoist_sums, sink_accumulation, simplify_step, "
+        "name_values, outline_blocks, hoist_products, join_pads, join_products, hoist_sums, sink_accumulation, "
+        "simplify_step, "
         "lower_precision, attach_epilogues, "
         "simplify_claimed, name_results, "
         "check_plan";

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,16 +18,11 @@
 namespace thunderc {
 namespace {
 
-// A carried value of a loop that is nothing but a sum, and what each step adds.
+// An op of a loop's body whose results are added to carried values that are nothing but these sums.
 struct StepSum {
-    std::size_t carried = 0;
-    Op product;  // of the body
+    Op product;
+    std::vector<std::optional<std::size_t>> carried;  // by result; none: nobody reads it
 };
-
-const Op* definition(const Function& f, const Uses& uses, Value v) {
-    const std::int32_t k = uses.definition[v.index];
-    return k < 0 ? nullptr : &f.ops[static_cast<std::size_t>(k)];
-}
 
 std::size_t index_in(const std::vector<Value>& values, Value v) {
     return static_cast<std::size_t>(std::find(values.begin(), values.end(), v) - values.begin());
@@ -35,9 +31,7 @@ std::size_t index_in(const std::vector<Value>& values, Value v) {
 // Whether each operand is summed along its first axis, and no other.
 bool sums_first_axes(const Function& f, const Op& op) {
     const OpDef& def = op_def(op.name);
-    if (!def.sums || op.results.size() != 1 ||
-        std::any_of(op.operands.begin(), op.operands.end(), [](Value v) { return !v; }))
-        return false;
+    if (!def.sums || std::any_of(op.operands.begin(), op.operands.end(), [](Value v) { return !v; })) return false;
     std::vector<Type> types;
     for (Value v : op.operands) types.push_back(f.type(v));
     const std::vector<SummedAxis> axes = def.sums(op.attributes, types);
@@ -55,18 +49,19 @@ class LoopSums {
         : body_(body), uses_(body), carried_(loop_carried(loop)), per_layer_(loop_per_layer(loop)) {}
 
     std::optional<StepSum> find() const {
-        for (std::size_t k = 0; k < carried_; ++k) {
-            const Value sum = body_.arguments[k], next = body_.results[k];
-            const Op* add = definition(body_, uses_, next);
-            if (add == nullptr || add->name != "add" || !uses_.single_user(sum) || !uses_.users[next.index].empty() ||
-                std::count(body_.results.begin(), body_.results.end(), next) != 1)
-                continue;
-            const std::size_t other = add->operands[0] == sum ? 1 : 0;
-            if (add->operands[1 - other] != sum || body_.type(add->operands[other]) != body_.type(sum)) continue;
-            const Op* product = definition(body_, uses_, add->operands[other]);
-            if (product == nullptr || !uses_.single_user(add->operands[other]) || !sums_first_axes(body_, *product))
-                continue;
-            if (pays(*product)) return StepSum{k, *product};
+        for (const Op& op : body_.ops) {
+            if (!sums_first_axes(body_, op)) continue;
+            StepSum out{op, {}};
+            std::size_t sums = 0;
+            bool alone = true;
+            for (Value v : op.results) {
+                const bool unread = uses_.users[v.index].empty() && !uses_.is_result[v.index];
+                out.carried.push_back(unread ? std::nullopt : sum_of(v));
+                sums += out.carried.back() ? 1 : 0;
+                alone = alone && (unread || out.carried.back());
+            }
+            // One carried value stays at least: a loop hands something on.
+            if (alone && sums > 0 && sums < carried_ && pays(op)) return out;
         }
         return std::nullopt;
     }
@@ -77,6 +72,19 @@ class LoopSums {
     }
 
   private:
+    // The carried value that is the sum of nothing but v of all steps.
+    std::optional<std::size_t> sum_of(Value v) const {
+        if (!uses_.single_user(v)) return std::nullopt;
+        const Op& add = body_.ops[static_cast<std::size_t>(uses_.users[v.index][0])];
+        if (add.name != "add") return std::nullopt;
+        const Value before = add.operands[add.operands[0] == v ? 1 : 0], next = add.results[0];
+        const std::size_t k = index_in(body_.arguments, before);
+        if (k >= carried_ || body_.results[k] != next || body_.type(before) != body_.type(v)) return std::nullopt;
+        const bool read = !uses_.single_user(before) || !uses_.users[next.index].empty() ||
+                          std::count(body_.results.begin(), body_.results.end(), next) != 1;
+        return read ? std::nullopt : std::optional(k);
+    }
+
     // What is given by step in addition is written and read; the sum is no longer.
     bool pays(const Op& product) const {
         std::int64_t moved = 0;
@@ -87,7 +95,9 @@ class LoopSums {
                                          body_.results.end(), v) != body_.results.end();
             if (!given) moved += body_.type(v).elements();
         }
-        return moved < body_.type(product.results[0]).elements();
+        std::int64_t saved = 0;
+        for (Value v : product.results) saved += uses_.users[v.index].empty() ? 0 : body_.type(v).elements();
+        return moved < saved;
     }
 
     const Function& body_;
@@ -108,7 +118,7 @@ Value rows_of_all(Builder& b, Value family, const std::string& name) {
 
 void hoist(Function& f, std::size_t at, Function& body, const StepSum& sum) {
     Op loop = f.ops[at];
-    const std::size_t carried = loop_carried(loop), k = sum.carried;
+    const std::size_t carried = loop_carried(loop);
     const std::int64_t n = loop_count(loop);
     std::vector<Value> families;
     for (Value v : sum.product.operands) {
@@ -126,12 +136,21 @@ void hoist(Function& f, std::size_t at, Function& body, const StepSum& sum) {
         }
         families.push_back(loop.results[static_cast<std::size_t>(given - body.results.begin())]);
     }
-    const Value total = loop.results[k], initial = loop.operands[k];
-    erase_at(body.arguments, k);
-    erase_at(body.results, k);
-    erase_at(loop.operands, k);
-    erase_at(loop.results, k);
-    loop.attributes.set("carried", static_cast<std::int64_t>(carried - 1));
+    std::map<std::size_t, std::pair<Value, Value>> sums;  // by result of the product: what begins it, what it is
+    std::vector<std::size_t> gone;
+    for (std::size_t r = 0; r < sum.carried.size(); ++r) {
+        if (!sum.carried[r]) continue;
+        sums[r] = {loop.operands[*sum.carried[r]], loop.results[*sum.carried[r]]};
+        gone.push_back(*sum.carried[r]);
+    }
+    std::sort(gone.rbegin(), gone.rend());
+    for (const std::size_t k : gone) {
+        erase_at(body.arguments, k);
+        erase_at(body.results, k);
+        erase_at(loop.operands, k);
+        erase_at(loop.results, k);
+    }
+    loop.attributes.set("carried", static_cast<std::int64_t>(carried - gone.size()));
     remove_dead_code(body);
 
     std::vector<Op> behind(std::make_move_iterator(f.ops.begin() + static_cast<std::ptrdiff_t>(at) + 1),
@@ -143,21 +162,16 @@ void hoist(Function& f, std::size_t at, Function& body, const StepSum& sum) {
     std::vector<Value> operands;
     for (std::size_t o = 0; o < families.size(); ++o)
         operands.push_back(rows_of_all(b, families[o], f.info(families[o]).name));
-    const Value product = b.op(sum.product.name, operands, sum.product.attributes, f.info(total).name);
-    const Value now = b.add(initial, product);
-    f.info(now).name = f.info(total).name;
-    const std::size_t end = f.ops.size();
+    const std::vector<Value> products = b.emit(sum.product.name, operands, sum.product.attributes);
+    std::map<Value, Value> now;
+    for (const auto& [r, ends] : sums) {
+        const auto& [initial, total] = ends;
+        f.info(products[r]).name = f.info(total).name;
+        now[total] = b.add(initial, products[r]);
+        f.info(now[total]).name = f.info(total).name;
+    }
     std::move(behind.begin(), behind.end(), std::back_inserter(f.ops));
-    for (std::size_t later = end; later < f.ops.size(); ++later)
-        std::replace(f.ops[later].operands.begin(), f.ops[later].operands.end(), total, now);
-    std::replace(f.results.begin(), f.results.end(), total, now);
-}
-
-std::size_t callers(const Module& module, const std::string& name) {
-    std::size_t out = 0;
-    for (const Function& f : module.functions)
-        for (const Op& op : f.ops) out += runs_function(op) && called_function(op) == name ? 1 : 0;
-    return out;
+    substitute(f, now);
 }
 
 }  // namespace
@@ -167,13 +181,10 @@ Module hoist_sums(Module module, Report& report) {
         for (std::size_t k = 0; k < module.functions[f].ops.size(); ++k) {
             if (!is_loop(module.functions[f].ops[k])) continue;
             const std::string name = loop_body(module.functions[f].ops[k]);
-            if (callers(module, name) != 1) continue;
+            if (call_count(module, name) != 1) continue;
             Function& body = *module.find(name);
             std::size_t hoisted = 0;
-            // One carried value stays at least: a loop hands something on.
-            while (loop_carried(module.functions[f].ops[k]) > 1) {
-                const std::optional<StepSum> sum = LoopSums(module.functions[f].ops[k], body).find();
-                if (!sum) break;
+            while (const std::optional<StepSum> sum = LoopSums(module.functions[f].ops[k], body).find()) {
                 hoist(module.functions[f], k, body, *sum);
                 ++hoisted;
             }

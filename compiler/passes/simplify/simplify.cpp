@@ -171,6 +171,11 @@ class Simplifier {
         if (op.name == "concat") return shorter_concat(op);
         if (op_def(op.name).lookup) return shorter_gather(op);
         if (is_member_op(op) || is_family_op(op)) return shorter_family(op);
+        if (is_stack(op) || is_unstack(op)) {  // each undoes the other
+            const Op* inner = definition(op.operands[0]);
+            return inner != nullptr && (is_stack(op) ? is_unstack(*inner) : is_stack(*inner)) ? inner->operands[0]
+                                                                                              : Value();
+        }
         if (op.name == "stop_gradient") {  // of what has no gradient, or has lost it already
             const Op* inner = definition(op.operands[0]);
             const bool nothing = inner != nullptr && (is_constant_op(*inner) || inner->name == "stop_gradient");

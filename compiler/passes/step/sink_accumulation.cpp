@@ -10,15 +10,6 @@
 namespace thunderc {
 namespace {
 
-std::size_t callers(const Module& module, const std::string& name) {
-    std::size_t count = 0;
-    for (const Function& f : module.functions)
-        for (const Op& op : f.ops)
-            for (const char* attribute : {"callee", "body"})
-                count += op.attributes.has(attribute) && op.attributes.string(attribute) == name ? 1 : 0;
-    return count;
-}
-
 // Takes result `r` of the loop's body through accumulate_gradient with a new per-layer argument and the shared `first`.
 void extend_body(Function& body, Op& loop, std::size_t r, Value before, Value first, const Function& caller) {
     auto carried = loop_carried(loop);
@@ -65,7 +56,7 @@ Module sink_accumulation(Module module, Report& report) {
                                                     loop.results.begin());
             if (r < loop_carried(loop)) continue;  // a sum over layers
             const std::string body = loop_body(loop);
-            if (callers(module, body) != 1) {
+            if (call_count(module, body) != 1) {
                 report.declined("sink_accumulation", f.info(before).name, "several loops call @" + body);
                 continue;
             }
