@@ -30,6 +30,18 @@ class TemporaryFile {
     std::filesystem::path path_;
 };
 
+// The numbers that an argument of main has in the archive: f32.
+inline Tensor stored_numbers(const ArgInfo& info, const Type& type) {
+    const std::vector<std::byte> bytes = info.sources.front()->read();
+    Tensor out(type);
+    for (std::size_t k = 0; k < out.f.size(); ++k) {
+        float v = 0;
+        std::memcpy(&v, bytes.data() + 4 * k, 4);
+        out.f[k] = static_cast<double>(v);
+    }
+    return out;
+}
+
 using Entries = std::map<std::string, std::string>;  // name -> bytes
 
 inline Entries entries_of(const std::filesystem::path& path) {

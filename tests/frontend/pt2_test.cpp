@@ -183,14 +183,7 @@ TEST(Pt2, LossesArePyTorchs) {
             } else if (params.contains(name)) {
                 arguments.push_back(params.at(name));
             } else {  // a constant
-                const std::vector<std::byte> bytes = info.sources.front()->read();
-                Tensor t(module.main().type(module.main().arguments[k]));
-                for (std::size_t e = 0; e < t.f.size(); ++e) {
-                    float v = 0;
-                    std::memcpy(&v, bytes.data() + 4 * e, 4);
-                    t.f[e] = static_cast<double>(v);
-                }
-                arguments.push_back(std::move(t));
+                arguments.push_back(stored_numbers(info, module.main().type(module.main().arguments[k])));
             }
         }
         const std::vector<Tensor> results = evaluate(module, module.main(), std::span<const Tensor>(arguments));
