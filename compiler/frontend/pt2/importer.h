@@ -47,6 +47,9 @@ struct Binding {
     bool is_stale() const { return writes && *writes != seen; }
 };
 
+// Names of nodes, modules and parameters stand in comments of generated text: what would end one is spelled.
+std::string plain(std::string text);
+
 class Importer {
   public:
     Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report);
@@ -79,6 +82,7 @@ class Importer {
     void refuse_unknown() const;
     void refuse_changes() const;
     void import_inputs();
+    Value bound_constant(const std::string& name, const CompileOptions::BoundInput& given, const TensorMeta& meta);
     void import_tensors();
     void check_ranges() const;
     void find_statistics(const Graph& graph);

@@ -13,18 +13,26 @@ Type result_type(Node& n) {
     return Type::tensor(n.result_dtype(), n.result_dims());
 }
 
+Type result_type(Node& n, std::int64_t rank) {
+    const Type type = result_type(n);
+    if (type.rank() != rank)
+        n.fail(fmt::format("{} gives {} dimensions", n.call().target, rank), "the program is damaged: save it again",
+               {}, to_string(type));
+    return type;
+}
+
 void converted(Node& n) {
     n.give(n.b().cast(n.tensor("self"), n.result_dtype()));
 }
 
 void range(Node& n) {
-    const Type type = result_type(n);
+    const Type type = result_type(n, 1);
     const double start = n.number("start", 0), step = n.number("step", 1);
     n.give(n.b().constant(ConstExpr::affine(type, start, {step})));
 }
 
 void evenly_spaced(Node& n) {
-    const Type type = result_type(n);
+    const Type type = result_type(n, 1);
     const double start = n.number("start"), end = n.number("end");
     const auto count = static_cast<double>(type.elements());
     n.give(n.b().constant(ConstExpr::affine(type, start, {count > 1 ? (end - start) / (count - 1) : 0})));
@@ -47,7 +55,7 @@ void filled(Node& n) {
 }
 
 void identity_matrix(Node& n) {
-    const Type type = result_type(n), index = Type::tensor(DType::i64, type.dims);
+    const Type type = result_type(n, 2), index = Type::tensor(DType::i64, type.dims);
     const ConstPtr same =
         ConstExpr::elementwise(Type::tensor(DType::boolean, type.dims), "eq",
                                {ConstExpr::affine(index, 0, {1, 0}), ConstExpr::affine(index, 0, {0, 1})});
@@ -98,6 +106,7 @@ constexpr OpImporter creation_importers[] = {
     {"one_hot", one_hot_op},
     {"copy", copied},
     {"rand_like", random_like},
+    {"rand", random_like},
 };
 
 }  // namespace

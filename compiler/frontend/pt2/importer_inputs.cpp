@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program takes: inputs with their dimensions, parameters, buffers and constants.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/pt2/shape_expression.h"
+#include "compiler/frontend/shared/inputs.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::pt2_frontend {
+namespace {
+
+// Above what any tensor has.
+constexpr std::int64_t largest_size = std::int64_t{1} << 40;
+
+}  // namespace
+
+// An input that --bind makes a constant: of a list its numbers, of a file a tensor.
+Value Importer::bound_constant(const std::string& name, const CompileOptions::BoundInput& given,
+                               const TensorMeta& meta) {
+    const auto refuse = [&](std::string what, std::string expected, std::string actual) {
+        Diagnostic d;
+        d.message = fmt::format("--bind {}: {}", name, what);
+        d.expected = std::move(expected);
+        d.actual = std::move(actual);
+        d.help = "give a tensor of the input's shape and type: --bind FILE";
+        throw UsageError(std::move(d));
+    };
+    const std::optional<Dims> wanted = dims(meta);
+    if (!wanted) refuse("the input's shape is not fixed", "", "");
+    Tensor out(Type::tensor(dtype(meta.type, "the input " + name), *wanted));
+    const Dims& has = given.values.type.dims;
+    if (given.shaped ? has != *wanted : given.values.size() != out.size())
+        refuse("the input has another shape", fmt::format("[{}]", thunderc::to_string(*wanted)),
+               given.shaped ? fmt::format("[{}]", thunderc::to_string(has))
+                            : fmt::format("{} numbers", given.values.size()));
+    for (std::int64_t k = 0; k < out.size(); ++k) {
+        const double value = given.values.at(k);
+        if (!out.floating() && std::floor(value) != value)
+            refuse(fmt::format("{} is no whole number", value), name_of(meta.type), "");
+        if (!out.floating() && !given.values.floating())
+            out.i[static_cast<std::size_t>(k)] = given.values.i[static_cast<std::size_t>(k)];
+        else
+            out.set(k, value);
+    }
+    return builder_.constant(ConstExpr::dense(std::move(out)));
+}
+
+void Importer::import_inputs() {
+    for (const auto& [name, given] : options_.bound)
+        if (std::none_of(program_->inputs.begin(), program_->inputs.end(), [&n = name](const InputSpec& spec) {
+                return spec.kind == InputSpec::Kind::input && spec.name == n;
+            })) {
+            Diagnostic d;
+            d.message = fmt::format("--bind {}: the model has no such input", name);
+            std::vector<std::string> names;
+            for (const InputSpec& spec : program_->inputs)
+                if (spec.kind == InputSpec::Kind::input) names.push_back(spec.name);
+            d.help = names.empty() ? "it has none" : fmt::format("its inputs are {}", fmt::join(names, ", "));
+            throw UsageError(std::move(d));
+        }
+
+    std::vector<DeclaredInput> declared;
+    std::vector<const TensorMeta*> metas;
+    std::vector<std::tuple<std::size_t, std::size_t, std::string>> derived;  // input, dimension, expression
+    for (const InputSpec& spec : program_->inputs) {
+        if (spec.kind == InputSpec::Kind::other)
+            fail(fmt::format("an input of the model is {}, which is not supported", spec.target),
+                 "export a model of tensors");
+        if (spec.kind != InputSpec::Kind::input) continue;
+        const TensorMeta* of = meta(spec.name);
+        if (of == nullptr)
+            fail(fmt::format("the input {} is a number, which is not supported", spec.name),
+                 "make it a constant of the model, or a tensor");
+        if (const auto given = options_.bound.find(spec.name); given != options_.bound.end()) {
+            bind(spec.name, Binding::of(bound_constant(spec.name, given->second, *of)));
+            continue;
+        }
+        DeclaredInput& one = declared.emplace_back(DeclaredInput{spec.name, {}});
+        metas.push_back(of);
+        for (const Size& size : of->sizes) {
+            const std::optional<std::string> symbol = symbol_of(size.expression);
+            if (!size.expression.empty() && !symbol) {
+                derived.emplace_back(declared.size() - 1, one.shape.size(), size.expression);
+                one.shape.push_back({0, ""});
+            } else {
+                one.shape.push_back({size.value, symbol.value_or("")});
+            }
+        }
+    }
+    BoundInputs bound = bind_inputs(declared, options_);
+    symbols_ = bound.symbols;
+    for (const auto& [input, dimension, expression] : derived) {
+        const std::optional<std::int64_t> value = evaluate(expression, symbols_);
+        if (!value)
+            fail(fmt::format("dimension {} of the input {} is {}, which nothing binds", dimension, declared[input].name,
+                             expression),
+                 "export the model with a dimension of its own for it");
+        bound.inputs[input].dims[dimension] = *value;
+    }
+    check_ranges();
+    for (std::size_t k = 0; k < metas.size(); ++k) {
+        const ShapedInput& input = bound.inputs[k];
+        ArgInfo info = input_info(input, options_, report_);
+        const Type type = Type::tensor(dtype(metas[k]->type, "the input " + input.name), input.dims);
+        if (type.elements() == 0) {  // nobody has to be asked for its numbers
+            bind(input.name, Binding::of(builder_.splat(type, 0)));
+            report_.done("input", input.name,
+                         fmt::format("is a constant without elements, [{}]", to_string(type.dims)));
+            continue;
+        }
+        bind(input.name, Binding::of(module_.main().add_argument(type, value_name(input.name), std::move(info))));
+    }
+}
+
+// Which sizes the model was exported for, by the author or by what the code asks.
+void Importer::check_ranges() const {
+    for (const auto& [symbol, value] : symbols_) {
+        const auto range = program_->ranges.find(symbol);
+        if (range == program_->ranges.end()) continue;
+        const auto& [least, most] = range->second;
+        if ((!least || value >= *least) && (!most || value <= *most)) continue;
+        Diagnostic d;
+        d.message = fmt::format("the dimension {} is {}, and the model was exported for others", symbol, value);
+        d.expected = !most || *most >= largest_size ? fmt::format("{} or more", least.value_or(0))
+                                                    : fmt::format("{} to {}", least.value_or(0), *most);
+        d.actual = std::to_string(value);
+        d.help = "choose another value for --batch, --seq or --dim, or export the model with a wider range";
+        throw UsageError(std::move(d));
+    }
+}
+
+// Running statistics of batch norms: checkpoints have them, and --init gives others.
+void Importer::find_statistics(const Graph& graph) {
+    for (const Call& call : graph.calls) {
+        bool moves = call.target.find("batch_norm_with_update") != std::string::npos;
+        std::vector<std::string> names;
+        for (const NamedArgument& argument : call.arguments) {
+            if (argument.name == "training") moves = argument.value.integer != 0;
+            if ((argument.name == "running_mean" || argument.name == "running_var") &&
+                argument.value.kind == Argument::Kind::name)
+                names.push_back(argument.value.text);
+            if (argument.value.graph) find_statistics(*argument.value.graph);
+        }
+        if (call.target.find("batch_norm") == std::string::npos) continue;
+        for (const std::string& name : names) statistics_[name] = statistics_[name] || moves;
+    }
+}
+
+// Parameters, buffers and constants, by the signature. Two names of one tensor are one parameter.
+void Importer::import_tensors() {
+    std::map<std::string, std::size_t> first;  // argument of main, by where the tensor lies
+    std::map<std::string, std::vector<std::string>> names;
+    for (const auto& [name, payload] : program_->payloads)
+        if (payload.meta && !payload.pickled) names[weights_.place(name)].push_back(name);
+    Function& main = module_.main();
+    for (const InputSpec& spec : program_->inputs) {
+        const bool parameter = spec.kind == InputSpec::Kind::parameter;
+        if (!parameter && spec.kind != InputSpec::Kind::buffer && spec.kind != InputSpec::Kind::constant) continue;
+        const std::string what = fmt::format("the {} {}",
+                                             parameter                              ? "parameter"
+                                             : spec.kind == InputSpec::Kind::buffer ? "buffer"
+                                                                                    : "constant",
+                                             spec.target);
+        if (spec.kind == InputSpec::Kind::buffer) buffers_[spec.name] = spec.target;
+        const Type type = weights_.type(spec.target);
+        if (!is_float(type.dtype) || type.elements() == 0) {  // nothing that is trained
+            bind(spec.name, Binding::of(builder_.constant(ConstExpr::dense(weights_.tensor(spec.target)))));
+            continue;
+        }
+        const std::string place = weights_.place(spec.target);
+        if (parameter && !place.empty()) {
+            if (const auto at = first.find(place); at != first.end()) {
+                bind(spec.name, Binding::of(main.arguments[at->second]));
+                continue;
+            }
+        }
+        const Payload& payload = program_->payloads.at(spec.target);
+        dtype(payload.meta->type, what);
+        ArgInfo info;
+        info.kind = parameter ? ArgInfo::Kind::parameter : ArgInfo::Kind::constant;
+        if (const auto statistic = statistics_.find(spec.name); statistic != statistics_.end() && !parameter) {
+            const bool moves = statistic->second && options_.transform == Transform::train;
+            info.kind = moves ? ArgInfo::Kind::buffer : ArgInfo::Kind::parameter;
+            info.trainable = false;
+            info.init = spec.target.ends_with("var") ? ArgInfo::Init::ones : ArgInfo::Init::zeros;
+        }
+        info.names = {plain(spec.target)};
+        info.sources = {weights_.source(spec.target)};
+        if (info.kind == ArgInfo::Kind::constant && !info.sources.front()->read)
+            fail(fmt::format("the numbers of {} are not in the archive", what),
+                 "constants are compiled into the program: export the model with them; those of parameters may be "
+                 "absent");
+        if (parameter) {
+            const TensorMeta* of = meta(spec.name);
+            info.trainable = of == nullptr || of->requires_grad;
+            std::vector<std::string> others;
+            if (!place.empty())
+                for (const std::string& name : names[place])
+                    if (name != spec.target) others.push_back(plain(name));
+            if (!others.empty())
+                report_.done("tied", spec.target, fmt::format("also {}: one tensor", fmt::join(others, ", ")));
+            info.aliases = {std::move(others)};
+            first.emplace(place, main.arguments.size());
+        }
+        const Value v = main.add_argument(type, value_name(spec.target), std::move(info));
+        bind(spec.name, Binding::of(v));
+    }
+}
+
+}  // namespace thunderc::pt2_frontend
