@@ -197,12 +197,15 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
         for (Value v : op.results) used[v.index] = used[v.index] || !loop;
     }
     std::vector<bool> written(f.values.size(), false);
-    for (const Op& op : f.ops)
-        for (Value v : op.results) written[v.index] = true;
     // A result takes the place of the argument of that name.
     const std::set<std::string_view> results(f.result_names.begin(), f.result_names.end());
     for (Value v : f.arguments)
         if (results.contains(f.info(v).name)) written[v.index] = true;
+    for (const Op& op : f.ops)
+        for (Value v : op.results) {
+            const Value base = f.info(v).placement.view_of;  // a view writes nothing
+            written[v.index] = !base || written[base.index];
+        }
     std::set<std::string> declared;
     std::vector<Local> out;
     constexpr Arena order[] = {Arena::batch,         Arena::results,        Arena::gathered,  Arena::parameters,
