@@ -87,6 +87,27 @@ TEST(Split, NamesThatNoLayerHas) {
     EXPECT_EQ(got.parameters, want);
 }
 
+// A Linear of matrices has its weight as it is, one of three dimensions the exporter transposes: one parameter, unless
+// the numbers are others.
+TEST(Split, AWeightThatIsTransposedForSomeOfItsCalls) {
+    const auto parameters = [](const std::string& transposed) {
+        return lifted(R"(g (float[3,2] x) => (float[1,3,2] y)
+        <float[2,2] "fc.weight" = {1, 2, 3, 4}, float[2,2] "onnx::MatMul_9" = )" +
+                          transposed + R"(> {
+      "/fc/Gemm_output_0" = Gemm<transB = 1>(x, "fc.weight")
+      axis = Constant<value_ints = [0]>()
+      "/Unsqueeze_output_0" = Unsqueeze("/fc/Gemm_output_0", axis)
+      "/fc_1/MatMul_output_0" = MatMul("/Unsqueeze_output_0", "onnx::MatMul_9")
+      y = Tanh("/fc_1/MatMul_output_0")
+    })",
+                      [](onnx::ModelProto& model) { model.mutable_graph()->mutable_node(3)->set_name("/fc/MatMul"); });
+    };
+    EXPECT_EQ(parameters("{1, 3, 2, 4}").parameters, (Names{{"fc.weight", {}}}));
+    const Lifted other = parameters("{1, 3, 2, 5}");
+    EXPECT_EQ(other.parameters, (Names{{"fc.weight", {}}, {"fc.weight_1", {}}}));
+    EXPECT_EQ(other.warnings.back(), "parameter, fc.weight_1");
+}
+
 // A part of a parameter that the exporter evaluated, zeros as the bias of another module.
 TEST(Split, WhatWasEvaluatedIsNoParameterWithAName) {
     const Lifted got = lifted(R"(g (float[3,4] x) => (float[3,4] y)

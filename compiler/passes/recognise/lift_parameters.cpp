@@ -52,6 +52,7 @@ class Lifter {
         }
         warn_of_folded();
         tie_head();
+        tie_transposed();
         make_names_unique();
         warn_of_untold_ties();
         warn_of_made_up_names();
@@ -329,6 +330,27 @@ class Lifter {
                                         ". The graph does not say that they are one parameter: where one only began "
                                         "as a copy of the other, export with dynamo=True and optimize=False, which "
                                         "tells them apart, or with other numbers in one of them");
+            }
+        }
+    }
+
+    // A weight that the exporter transposed for some calls of a module and left as it is for others, as TorchScript's
+    // does where a Linear takes matrices here and tensors of three dimensions there.
+    void tie_transposed() {
+        for (std::size_t h = 0; h < lifted_.size(); ++h) {
+            Lifted& copy = lifted_[h];
+            if (ties_.contains(h) || copy.users.empty() || names_.is_models_own(copy.argument)) continue;
+            for (std::size_t t = 0; t < lifted_.size(); ++t) {
+                Lifted& own = lifted_[t];
+                if (ties_.contains(t) || own.name != copy.name || own.type != copy.type ||
+                    !names_.is_models_own(own.argument) || !same_matrix(stored(own), stored(copy)))
+                    continue;
+                ties_[h] = t;
+                own.first_use = std::min(own.first_use, copy.first_use);
+                report_.done("tied", own.name,
+                             fmt::format("the exporter transposed it to {} for some of its calls",
+                                         main_.argument_info[copy.argument].names.front()));
+                break;
             }
         }
     }
