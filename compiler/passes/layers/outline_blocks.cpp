@@ -42,17 +42,28 @@ struct BlockNames {
     std::string function = "layer";
 };
 
-// One module again and again: that in which most ops of a period stand. What reads pieces of tensors is its step.
+// The scope in which all of them stand; "" where there is none.
+std::string common_scope(const std::string& a, const std::string& b) {
+    std::string scope = a;
+    while (!scope.empty() && !(b + ".").starts_with(scope + "."))
+        scope.resize(scope.rfind('.') == std::string::npos ? 0 : scope.rfind('.'));
+    return scope;
+}
+
+// One module again and again: that in which all ops of a period stand, or most of them. What reads pieces of tensors is
+// its step.
 void name_steps(const Function& f, const BlockRun& run, BlockNames& out) {
     std::map<std::string, std::size_t> votes;
-    std::size_t most = 0;
+    std::string most, all;
     for (std::size_t k : run.periods[0]) {
-        const Provenance& here = f.ops[k].provenance;
-        if (here.scope.empty() || ++votes[here.scope] <= most) continue;
-        most = votes[here.scope];
-        out.pattern = here.scope;
-        out.module_class = here.module_class;
+        const std::string& scope = f.ops[k].provenance.scope;
+        if (scope.empty()) continue;
+        all = votes.empty() ? scope : common_scope(all, scope);
+        if (++votes[scope] > votes[most]) most = scope;
     }
+    out.pattern = all.empty() ? most : all;
+    for (std::size_t k : run.periods[0])
+        if (f.ops[k].provenance.scope == out.pattern) out.module_class = f.ops[k].provenance.module_class;
     const std::string name =
         function_name(out.module_class.empty() ? out.pattern.substr(out.pattern.rfind('.') + 1) : out.module_class);
     if (!name.empty()) out.function = name + (run.per_layer.empty() ? "" : "_step");
