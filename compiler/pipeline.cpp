@@ -41,6 +41,7 @@
 #include "compiler/passes/simplify/fold_constants.h"
 #include "compiler/passes/simplify/hoist_sums.h"
 #include "compiler/passes/simplify/join_pads.h"
+#include "compiler/passes/simplify/join_pieces.h"
 #include "compiler/passes/simplify/join_products.h"
 #include "compiler/passes/simplify/simplify.h"
 #include "compiler/passes/step/add_loss.h"
@@ -83,6 +84,7 @@ void add_recognition(PassList& list, const CompileOptions& o) {
     });
     list.add("fold_tables", fold_constants);  // again: tables that turned out to be no parameters
     list.add("simplify", simplify_model);     // the transposes that lifting put in front of products cancel
+    list.add("join_pieces", join_pieces);     // before anything is recognised: a row of a batch may be written as one
     list.require("check_outputs", check_outputs);
 
     list.add("raise_norm", raise_norm);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a slice takes, with the axis counted from the front.
+// What slices take, with the axis counted from the front.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
+#include "compiler/ir/function_tools.h"
 #include "compiler/ir/module.h"
 
 namespace thunderc {
@@ -18,5 +20,17 @@ struct SliceRange {
 
 // None where the op is no slice.
 std::optional<SliceRange> slice_range(const Function& function, const Op& op);
+
+// Pieces of one tensor along one axis, equally wide and one behind the other, forwards or backwards.
+struct Pieces {
+    Value whole;
+    SliceRange range;  // from the first piece in the tensor to its last
+    std::int64_t width = 0;
+    Dims dims;               // of each piece, as it is read
+    bool backwards = false;  // the first one reads the last piece
+};
+
+// None where the values are no such pieces.
+std::optional<Pieces> pieces_of(const Function& function, const Uses& uses, const std::vector<Value>& values);
 
 }  // namespace thunderc

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/rewrite.h"
 
+#include <numeric>
 #include <utility>
 
 #include "compiler/ir/function_tools.h"
@@ -41,6 +42,31 @@ void Rewriter::replace(const Op& op, std::span<const Value> by) {
 void Rewriter::finish() {
     for (Value& v : function_->results) v = now(v);
     remove_dead_code(*function_);
+}
+
+Dims moved_axis(std::size_t rank, std::size_t from, std::size_t to) {
+    Dims permutation(rank);
+    std::iota(permutation.begin(), permutation.end(), 0);
+    permutation.erase(permutation.begin() + static_cast<std::ptrdiff_t>(from));
+    permutation.insert(permutation.begin() + static_cast<std::ptrdiff_t>(to), static_cast<std::int64_t>(from));
+    return permutation;
+}
+
+Value stacked_pieces(Builder& b, const Pieces& pieces) {
+    const auto axis = static_cast<std::int64_t>(pieces.range.axis);
+    Value v = pieces.whole;
+    if (pieces.range.end - pieces.range.begin != b.type(v).dims[pieces.range.axis])
+        v = b.slice(v, axis, pieces.range.begin, pieces.range.end);
+    const std::int64_t count = (pieces.range.end - pieces.range.begin) / pieces.width;
+    Dims dims = b.type(v).dims;
+    if (axis != 0) {
+        dims[pieces.range.axis] = pieces.width;
+        dims.insert(dims.begin() + axis, count);
+        v = b.transpose(b.reshape(v, dims), moved_axis(dims.size(), pieces.range.axis, 0));
+    }
+    dims = pieces.dims;
+    dims.insert(dims.begin(), count);
+    return b.reshape(v, dims);
 }
 
 }  // namespace thunderc

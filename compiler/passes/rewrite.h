@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "compiler/analysis/slices.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/module.h"
 
@@ -40,5 +41,11 @@ class Rewriter {
     Builder builder_;
     std::vector<Value> now_;  // by old value
 };
+
+// Dimension `from` of `rank` becomes dimension `to`; the others keep their order.
+Dims moved_axis(std::size_t rank, std::size_t from, std::size_t to);
+
+// The tensor that pieces are pieces of, with a new axis 0 for which piece it is, and their dimensions behind it.
+Value stacked_pieces(Builder& b, const Pieces& pieces);
 
 }  // namespace thunderc

@@ -186,12 +186,12 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
 
     // What each call reads a piece of: the loop runs in the order of the pieces, where there is nothing else that is
     // one for each call.
-    std::vector<std::optional<Steps>> steps(calls[0].operands.size());
+    std::vector<std::optional<Pieces>> steps(calls[0].operands.size());
     bool backwards = row.per_layer > 0;
     for (std::size_t o = row.carried; o < row.carried + row.per_layer; ++o) {
         std::vector<Value> members;
         for (const Op& call : calls) members.push_back(call.operands[o]);
-        steps[o] = steps_of(f, uses, members);
+        steps[o] = pieces_of(f, uses, members);
         backwards = backwards && steps[o] && steps[o]->backwards;
     }
 

@@ -2,7 +2,6 @@
 #include "compiler/passes/layers/step_families.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "compiler/analysis/views.h"
@@ -15,15 +14,6 @@ namespace {
 const Op* definition(const Function& f, const Uses& uses, Value v) {
     const std::int32_t k = uses.definition[v.index];
     return k < 0 ? nullptr : &f.ops[static_cast<std::size_t>(k)];
-}
-
-// Dimension `from` of `rank` becomes dimension `to`; the others keep their order.
-Dims moved_axis(std::size_t rank, std::size_t from, std::size_t to) {
-    Dims permutation(rank);
-    std::iota(permutation.begin(), permutation.end(), 0);
-    permutation.erase(permutation.begin() + static_cast<std::ptrdiff_t>(from));
-    permutation.insert(permutation.begin() + static_cast<std::ptrdiff_t>(to), static_cast<std::int64_t>(from));
-    return permutation;
 }
 
 using LastMembers = std::map<Value, FamilyMember>;
@@ -54,47 +44,8 @@ Value family_of_concat(const Function& f, const Uses& uses, const LastMembers& c
 
 }  // namespace
 
-std::optional<Steps> steps_of(const Function& f, const Uses& uses, const std::vector<Value>& values) {
-    Steps out;
-    std::vector<SliceRange> ranges;
-    for (Value v : values) {
-        const Op* op = definition(f, uses, v);
-        while (op != nullptr && op->name == "reshape") op = definition(f, uses, op->operands[0]);
-        const std::optional<SliceRange> range = op == nullptr ? std::nullopt : slice_range(f, *op);
-        if (!range || range->step != 1) return std::nullopt;
-        if (ranges.empty()) out.whole = op->operands[0];
-        if (op->operands[0] != out.whole) return std::nullopt;
-        ranges.push_back(*range);
-    }
-    if (ranges.size() < 2) return std::nullopt;
-    out.dims = f.type(values[0]).dims;
-    out.width = ranges[0].end - ranges[0].begin;
-    out.backwards = ranges[1].begin < ranges[0].begin;
-    if (out.backwards) std::reverse(ranges.begin(), ranges.end());
-    for (std::size_t k = 0; k < ranges.size(); ++k) {
-        const std::int64_t begin = ranges[0].begin + static_cast<std::int64_t>(k) * out.width;
-        if (ranges[k] != SliceRange{ranges[0].axis, begin, begin + out.width, 1}) return std::nullopt;
-    }
-    out.range = {ranges[0].axis, ranges[0].begin, ranges.back().end, 1};
-    return out;
-}
-
-Value family_of_steps(Builder& b, const Steps& steps) {
-    const auto axis = static_cast<std::int64_t>(steps.range.axis);
-    Value v = steps.whole;
-    if (steps.range.end - steps.range.begin != b.type(v).dims[steps.range.axis])
-        v = b.slice(v, axis, steps.range.begin, steps.range.end);
-    const std::int64_t count = (steps.range.end - steps.range.begin) / steps.width;
-    Dims dims = b.type(v).dims;
-    if (axis != 0) {
-        dims[steps.range.axis] = steps.width;
-        dims.insert(dims.begin() + axis, count);
-        v = b.transpose(b.reshape(v, dims), moved_axis(dims.size(), steps.range.axis, 0));
-    }
-    dims = steps.dims;
-    dims.insert(dims.begin(), count);
-    v = b.reshape(v, dims);
-    return b.op("unstack", {v}, {}, b.function().info(steps.whole).name);
+Value family_of_steps(Builder& b, const Pieces& steps) {
+    return b.op("unstack", {stacked_pieces(b, steps)}, {}, b.function().info(steps.whole).name);
 }
 
 void stack_members(Function& f, const LastMembers& carried) {

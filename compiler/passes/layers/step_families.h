@@ -14,20 +14,8 @@
 
 namespace thunderc {
 
-// Pieces of one tensor along one axis, equally wide and one behind the other, forwards or backwards.
-struct Steps {
-    Value whole;
-    SliceRange range;  // from the first piece in the tensor to its last
-    std::int64_t width = 0;
-    Dims dims;               // of each piece, as it is read
-    bool backwards = false;  // the first one reads the last piece
-};
-
-// None where the values are no such pieces.
-std::optional<Steps> steps_of(const Function& function, const Uses& uses, const std::vector<Value>& values);
-
 // The family of the pieces, in the order of the tensor.
-Value family_of_steps(Builder& b, const Steps& steps);
+Value family_of_steps(Builder& b, const Pieces& steps);
 
 // Member `index` of a family.
 struct FamilyMember {
