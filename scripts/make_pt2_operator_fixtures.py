@@ -83,8 +83,10 @@ def groups():
         tril=lambda x: x.tril(), triu=lambda x: x.triu(1), pixel_shuffle=lambda image: F.pixel_shuffle(image, 2),
         pixel_unshuffle=lambda image: F.pixel_unshuffle(image[:, :, :, :2], 2), unfold=lambda x: x.unfold(2, 2, 1), diagonal=lambda x: x.diagonal(1, 1, 2),
         arange=lambda x: torch.arange(3, 9, 2), linspace=lambda x: x[0, 0] * torch.linspace(0, 1, 4), full=lambda x: x + torch.full((4,), 2.5), eye=lambda x: x[0] @ torch.eye(4),
-        ones_like=lambda x: x * torch.ones_like(x), new_zeros=lambda x: x + x.new_zeros(4), meshgrid=lambda x: torch.meshgrid(x[0, 0], x[0, 1], indexing="xy")[0],
-        written=lambda x: written(x), written_column=lambda x: written_column(x)))
+        ones_like=lambda x: x * torch.ones_like(x), new_zeros=lambda x: x + x.new_zeros(4), meshgrid=lambda x: torch.meshgrid(x[0, 0], x[0, 1], indexing="xy")[0]))
+    out["writes"] = ({"x": normal(2, 3, 4), "y": normal(2, 3, 4)}, dict(
+        slices=lambda x: written(x), columns=lambda x: written_column(x), parts=lambda x: written_parts(x), copies=lambda x, y: written_copies(x, y),
+        chain=lambda x, y: written_chain(x, y), masked=lambda x: masked(x), same=lambda x: written_same(x), rows=lambda x: written_rows(x)))
     out["reductions"] = ({"x": normal(2, 3, 4), "y": normal(2, 3, 4), "n": integers(9, 2, 3, 4)}, dict(
         sum=lambda x: x.sum(), sum_of=lambda x: x.sum((0, 2), keepdim=True), sum_integers=lambda n: n.sum(1), mean=lambda x: x.mean(1), prod=lambda x: x.prod(2),
         amax=lambda x: x.amax((1, 2)), amin=lambda x: x.amin(1), max=lambda x: x.max(), max_of=lambda x: x.max(1)[0], arg_of_max=lambda x: x.max(1)[1],
@@ -114,7 +116,7 @@ def groups():
                         "v": normal(2, 2, 5, 3)}, dict(
         layer_norm=lambda x, w, b: F.layer_norm(x, (4,), w, b), layer_norm_bare=lambda x: F.layer_norm(x, (6, 4)), rms_norm=lambda x, w: F.rms_norm(x, (4,), w, 1e-5),
         rms_norm_bare=lambda x: F.rms_norm(x, (4,)), group_norm=lambda x, c, d: F.group_norm(x, 3, c, d), instance_norm=lambda x: F.instance_norm(x),
-        batch_norm=lambda x, c, d: F.batch_norm(x, None, None, c, d, training=True), dropout=lambda x: F.dropout(x, 0.3, training=False),
+        batch_norm=lambda x, c, d: F.batch_norm(x, None, None, c, d, training=True), dropout=lambda x: F.dropout(x, 0.3, training=False), no_grad=lambda x, w: without_gradient(x, w),
         attention=lambda q: F.scaled_dot_product_attention(q, q, q), attention_causal=lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True),
         attention_grouped=lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True, scale=0.3),
         attention_masked=lambda q: F.scaled_dot_product_attention(q, q, q, attn_mask=torch.ones(5, 5).tril().bool()),
@@ -161,6 +163,54 @@ def written_column(x):
     y[..., 0] = 7
     y.transpose(0, 1)[2].add_(1)
     return y
+
+
+def without_gradient(x, w):
+    with torch.no_grad():
+        y = x * w
+        y += 1
+    return y * w + x
+
+
+def written_parts(x):
+    y = x + 1
+    y.narrow(-1, 0, 2).mul_(2)
+    y.select(1, 1).add_(3)
+    y.unflatten(2, (2, 2))[..., 0].squeeze().neg_()
+    return y
+
+
+def written_copies(x, y):
+    """A reshape of what does not lie in order copies it, and so does contiguous()."""
+    z = x * 2
+    z.transpose(1, 2).contiguous().add_(5)
+    z.permute(2, 0, 1).contiguous().view(4, 6).mul_(7)
+    z.to(torch.float64).add_(y)
+    return z + y
+
+
+def written_chain(x, y):
+    z = x * 1
+    z.view(6, 4)[2:5].unsqueeze(0).transpose(1, 2).sub_(y[0, 0].view(1, 4, 1))
+    z.reshape(-1)[::5] = 0
+    return z
+
+
+def written_same(x):
+    """What gives its operand itself: eval()'s dropout, to() its own type, contiguous() of what is."""
+    z = x * 3
+    F.dropout(z, 0.5, False).add_(1)
+    z.to(z.dtype).mul_(2)
+    z.contiguous().sub_(0.5)
+    z.add_(1).mul_(2)
+    return z
+
+
+def written_rows(x):
+    z = x * 1
+    z[torch.tensor([1, 0]), torch.tensor([2, 2])] = 4
+    z[:, 1].clamp_(min=0)
+    return z
 
 
 def masked(x):

@@ -63,8 +63,8 @@ TEST_P(Pt2Operators, GiveWhatPyTorchGives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups, Pt2Operators,
-                         testing::Values("elementwise", "activations", "shapes", "reductions", "products", "indices",
-                                         "networks", "losses", "windows"),
+                         testing::Values("elementwise", "activations", "shapes", "writes", "reductions", "products",
+                                         "indices", "networks", "losses", "windows"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace pt2_operators_test

@@ -189,36 +189,65 @@ Binding Importer::resolve(const Argument& argument) const {
 }
 
 void Importer::write(const std::string& name, Value v) {
-    Binding& binding = names_.at(name);
-    if (const auto buffer = buffers_.find(name); buffer != buffers_.end()) {
-        // num_batches_tracked, which no program counts.
-        if (is_integer(type(v).dtype)) {
-            counters_.insert(buffer->second);
-        } else {
-            Diagnostic d;
-            d.message =
-                fmt::format("the model changes the buffer {} as it runs, which a program does not do", buffer->second);
-            d.expected = "buffers that stay as they are while the model is computed, but for those of batch norms";
-            d.help =
-                "if it changes in training mode alone, call model.eval() before the export; else leave the change out "
-                "of forward(), and what depends on it make an input";
-            throw UserError(std::move(d));
-        }
-    }
-    if (binding.writes) ++*binding.writes;
+    const auto refuse = [](const char* what, const std::string& kept) {
+        Diagnostic d;
+        d.message = fmt::format("the model changes the {} {} as it runs, which a program does not do", what, kept);
+        d.expected = "what stays as it is while the model is computed, but for statistics of batch norms";
+        d.help =
+            "if it changes in training mode alone, call model.eval() before the export; else leave the change out "
+            "of forward(), and what depends on it make an input";
+        throw UserError(std::move(d));
+    };
+    Binding& written = names_.at(name);
+    if (written.writes) ++*written.writes;
     // What it is a view of has its elements as well; the other views of that are left behind.
     for (std::string at = name;;) {
         Binding& one = names_.at(at);
-        const Value before = one.value;
+        if (!one.parameter.empty()) refuse("parameter", one.parameter);
+        if (!one.buffer.empty() && !is_integer(type(v).dtype)) refuse("buffer", one.buffer);
+        if (!one.buffer.empty()) counters_.insert(one.buffer);  // num_batches_tracked, which no program counts
         one.value = v;
         one.seen = one.writes ? *one.writes : 0;
-        if (!one.back || one.base.empty() || before == v) return;
-        Binding& base = names_.at(one.base);
-        if (base.writes != one.writes) return;
-        v = one.back(base.value, v);
+        if (!one.back || one.base.empty() || one.base == at) return;
+        const auto base = names_.find(one.base);
+        if (base == names_.end() || base->second.writes != one.writes) return;
+        v = one.back(base->second.value, v);
         at = one.base;
-        if (buffers_.contains(at)) return write(at, v);
     }
+}
+
+// What may be the operand's memory: a write to the one is one to the other.
+void Importer::share_memory(const Call& call, OpImporter::Memory memory) {
+    const Argument* from = call.arguments.empty() ? nullptr : &call.arguments.front().value;
+    if (memory != view || from == nullptr || from->kind != Argument::Kind::name) return;
+    const auto base = names_.find(from->text);
+    if (base == names_.end() || !base->second.writes) return;
+    const auto share = [&](const Argument& result) {
+        const auto made = result.kind == Argument::Kind::name ? names_.find(result.text) : names_.end();
+        if (made == names_.end()) return;
+        made->second.writes = base->second.writes;
+        made->second.seen = base->second.seen;
+    };
+    for (const Argument& result : call.results) {
+        share(result);
+        for (const Argument& item : result.items) share(item);
+    }
+}
+
+// The result of a call that writes to its first operand is that operand, under another name.
+void Importer::write_in_place(const Call& call) {
+    const Argument* to = call.arguments.empty() ? nullptr : &call.arguments.front().value;
+    if (to == nullptr || to->kind != Argument::Kind::name || call.results.empty() ||
+        call.results.front().kind != Argument::Kind::name)
+        return;
+    const std::string& result = call.results.front().text;
+    write(to->text, names_.at(result).value);
+    Binding same = names_.at(to->text);
+    same.base = to->text;
+    same.back = [](Value, Value written) { return written; };
+    same.parameter.clear();
+    same.buffer.clear();
+    names_[result] = std::move(same);
 }
 
 void Importer::refuse_changes() const {
@@ -259,11 +288,21 @@ std::vector<Binding> Importer::import_subgraph(const Graph& graph, std::span<con
         fail(fmt::format("a graph within the graph takes {} inputs, and is given {}", graph.inputs.size(),
                          inputs.size()),
              "the program is damaged: save it again");
+    // Its names are its own; what it writes to is left behind outside.
+    const std::unordered_map<std::string, Binding> outer = names_;
     for (std::size_t k = 0; k < inputs.size(); ++k)
-        if (graph.inputs[k].kind == Argument::Kind::name) bind(graph.inputs[k].text, inputs[k]);
+        if (graph.inputs[k].kind == Argument::Kind::name) {
+            Binding input = inputs[k];
+            input.base.clear();
+            bind(graph.inputs[k].text, std::move(input));
+        }
     import_calls(graph);
     std::vector<Binding> out;
-    for (const Argument& output : graph.outputs) out.push_back(resolve(output));
+    for (const Argument& output : graph.outputs) {
+        out.push_back(resolve(output));
+        out.back().base.clear();
+    }
+    names_ = outer;
     return out;
 }
 
@@ -288,24 +327,8 @@ void Importer::import_call(const Call& call) {
                     node.fail(fmt::format("{} of {} is not supported", node.op(), name_of(of->type)),
                               "compute with torch.int64 in the model");
         importer->import(node);
-        // What may be the operand's memory: a write to the one is one to the other.
-        const Argument* from = node.at(0);
-        if (importer->memory == view && from != nullptr && from->kind == Argument::Kind::name) {
-            const auto base = names_.find(from->text);
-            for (const Argument& result : call.results)
-                for (const Argument* one : {&result})
-                    if (one->kind == Argument::Kind::name && base != names_.end() && base->second.writes) {
-                        Binding& made = names_.at(one->text);
-                        made.writes = base->second.writes;
-                        made.seen = base->second.seen;
-                    }
-        }
-        if (writes_in_place(call.target) && from != nullptr && from->kind == Argument::Kind::name &&
-            !call.results.empty() && call.results.front().kind == Argument::Kind::name) {
-            const std::string& result = call.results.front().text;
-            write(from->text, names_.at(result).value);
-            names_[result] = names_.at(from->text);
-        }
+        share_memory(call, importer->memory);
+        if (writes_in_place(call.target)) write_in_place(call);
         check_results(call);
     } catch (UserError& error) {
         Diagnostic& d = error.diagnostic();

@@ -39,6 +39,8 @@ struct Binding {
     // Of a view: what it is a view of, and what that is when the view is written to.
     std::string base;
     std::function<Value(Value base, Value written)> back;
+    // Of what the model keeps from step to step, its name: a write to it would be more than a step of its own.
+    std::string parameter, buffer;
 
     static Binding of(Value v);
     static Binding of(std::int64_t v);
@@ -46,6 +48,20 @@ struct Binding {
     static Binding of(bool v);
     bool is_stale() const { return writes && *writes != seen; }
 };
+
+class Node;
+
+// One line of the table of operators.
+struct OpImporter {
+    std::string_view op;  // "add" holds for all overloads; "pow.Scalar" for one, before "pow"
+    void (*import)(Node&);
+    // Whether the result may be the operand's memory: what is written to the one is written to the other.
+    enum class Memory : std::uint8_t { own, shared } memory = Memory::own;
+    // Whether integers of the result may have left the range of their type.
+    enum class Numbers : std::uint8_t { moved, computed } numbers = Numbers::moved;
+};
+inline constexpr OpImporter::Memory own_memory = OpImporter::Memory::own, view = OpImporter::Memory::shared;
+inline constexpr OpImporter::Numbers moved = OpImporter::Numbers::moved, computed = OpImporter::Numbers::computed;
 
 // Names of nodes, modules and parameters stand in comments of generated text: what would end one is spelled.
 std::string plain(std::string text);
@@ -88,6 +104,8 @@ class Importer {
     void find_statistics(const Graph& graph);
     void import_calls(const Graph& graph);
     void import_call(const Call& call);
+    void share_memory(const Call& call, OpImporter::Memory memory);
+    void write_in_place(const Call& call);
     void check_results(const Call& call);
     void import_outputs();
     void warn_of_eval_mode();
@@ -155,7 +173,10 @@ class Node {
     void give(Value v, std::size_t k = 0);
     void give(Binding binding, std::size_t k = 0);
     // A view: `back` makes of the operand's value and of one that is written to the view what the operand is then.
-    void give_view(Value v, std::function<Value(Value base, Value written)> back);
+    void give_view(Value v, std::function<Value(Value base, Value written)> back, std::size_t k = 0);
+    // Whether the first operand's elements lie in order, so that another shape of it is a view in PyTorch as well, and
+    // no copy; nullopt where nothing says so.
+    std::optional<bool> is_dense() const;
 
     [[noreturn]] void fail(std::string message, std::string help = {}, std::string expected = {},
                            std::string actual = {}) const;
@@ -167,18 +188,6 @@ class Node {
     Importer& importer_;
     const Call& call_;
 };
-
-// One line of the table of operators.
-struct OpImporter {
-    std::string_view op;  // "add" holds for all overloads; "pow.Scalar" for one, before "pow"
-    void (*import)(Node&);
-    // Whether the result may be the operand's memory: what is written to the one is written to the other.
-    enum class Memory : std::uint8_t { own, shared } memory = Memory::own;
-    // Whether integers of the result may have left the range of their type.
-    enum class Numbers : std::uint8_t { moved, computed } numbers = Numbers::moved;
-};
-inline constexpr OpImporter::Memory own_memory = OpImporter::Memory::own, view = OpImporter::Memory::shared;
-inline constexpr OpImporter::Numbers moved = OpImporter::Numbers::moved, computed = OpImporter::Numbers::computed;
 
 // One for each file of operators.
 std::span<const OpImporter> elementwise_ops();

@@ -171,13 +171,17 @@ void Importer::import_tensors() {
         if (spec.kind == InputSpec::Kind::buffer) buffers_[spec.name] = spec.target;
         const Type type = weights_.type(spec.target);
         if (!is_float(type.dtype) || type.elements() == 0) {  // nothing that is trained
-            bind(spec.name, Binding::of(builder_.constant(ConstExpr::dense(weights_.tensor(spec.target)))));
+            Binding fixed = Binding::of(builder_.constant(ConstExpr::dense(weights_.tensor(spec.target))));
+            (spec.kind == InputSpec::Kind::buffer ? fixed.buffer : fixed.parameter) = spec.target;
+            bind(spec.name, std::move(fixed));
             continue;
         }
         const std::string place = weights_.place(spec.target);
         if (parameter && !place.empty()) {
             if (const auto at = first.find(place); at != first.end()) {
-                bind(spec.name, Binding::of(main.arguments[at->second]));
+                Binding same = Binding::of(main.arguments[at->second]);
+                same.parameter = spec.target;
+                bind(spec.name, std::move(same));
                 continue;
             }
         }
@@ -204,13 +208,20 @@ void Importer::import_tensors() {
             if (!place.empty())
                 for (const std::string& name : names[place])
                     if (name != spec.target) others.push_back(plain(name));
+            if (const std::string beside = weights_.shares_storage(spec.target); !beside.empty())
+                report_.warning("shared storage", spec.target,
+                                fmt::format("has numbers in common with {}, and is another tensor: the two are trained "
+                                            "apart, where the model trains them as one",
+                                            beside));
             if (!others.empty())
                 report_.done("tied", spec.target, fmt::format("also {}: one tensor", fmt::join(others, ", ")));
             info.aliases = {std::move(others)};
             first.emplace(place, main.arguments.size());
         }
         const Value v = main.add_argument(type, value_name(spec.target), std::move(info));
-        bind(spec.name, Binding::of(v));
+        Binding binding = Binding::of(v);
+        (parameter ? binding.parameter : binding.buffer) = spec.target;
+        bind(spec.name, std::move(binding));
     }
 }
 

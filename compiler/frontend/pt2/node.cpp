@@ -224,13 +224,32 @@ void Node::give(Value v, std::size_t k) {
     give(Binding::of(v), k);
 }
 
-void Node::give_view(Value v, std::function<Value(Value, Value)> back) {
+void Node::give_view(Value v, std::function<Value(Value, Value)> back, std::size_t k) {
     Binding binding = Binding::of(v);
-    if (const Argument* of = at(0); of != nullptr && of->kind == Argument::Kind::name) {
+    const std::string name = op();
+    const bool copies = name.ends_with("_copy") || name.starts_with("unsafe_");
+    if (const Argument* of = at(0); !copies && of != nullptr && of->kind == Argument::Kind::name) {
+        const Binding& base = importer_.find(of->text);
         binding.base = of->text;
         binding.back = std::move(back);
+        binding.writes = base.writes;
+        binding.seen = base.seen;
     }
-    give(std::move(binding), 0);
+    give(std::move(binding), k);
+}
+
+std::optional<bool> Node::is_dense() const {
+    const Argument* of = at(0);
+    const TensorMeta* meta = of != nullptr && of->kind == Argument::Kind::name ? importer_.meta(of->text) : nullptr;
+    const std::optional<Dims> dims = meta == nullptr ? std::nullopt : importer_.dims(*meta);
+    if (!dims || dims->size() != meta->strides.size()) return std::nullopt;
+    const Dims dense = dense_strides(*dims);
+    for (std::size_t d = 0; d < dims->size(); ++d) {
+        const std::optional<std::int64_t> stride = importer_.size(meta->strides[d]);
+        if (!stride) return std::nullopt;
+        if ((*dims)[d] != 1 && *stride != dense[d]) return false;
+    }
+    return true;
 }
 
 void Node::give(Binding binding, std::size_t k) {

@@ -21,8 +21,12 @@ Type result_type(Node& n, std::int64_t rank) {
     return type;
 }
 
+// To its own type a tensor is itself.
 void converted(Node& n) {
-    n.give(n.b().cast(n.tensor("self"), n.result_dtype()));
+    const Value v = n.tensor("self"), now = n.b().cast(v, n.result_dtype());
+    if (now == v && n.op() != "_to_copy" && !n.boolean("copy", false))
+        return n.give_view(v, [](Value, Value written) { return written; });
+    n.give(now);
 }
 
 void range(Node& n) {
@@ -79,9 +83,9 @@ void random_like(Node& n) {
 }
 
 constexpr OpImporter creation_importers[] = {
-    {"to", converted, view},
+    {"to", converted},
     {"_to_copy", converted},
-    {"type_as", converted, view},
+    {"type_as", converted},
     {"arange", range},
     {"linspace", evenly_spaced},
     {"zeros", filled_with_zeros},

@@ -102,7 +102,9 @@ void dropout_op(Node& n) {
         n.fail("the mask of a dropout is not supported", "leave it out of the model, and of its outputs");
     if (on) return n.give(dropped(n.b(), x, rate), 0);
     if (rate > 0) n.importer().note_dropout(rate);
-    n.give(dropped(n.b(), x, n.importer().options().dropout.value_or(0)), 0);
+    const Value y = dropped(n.b(), x, n.importer().options().dropout.value_or(0));
+    if (y != x || n.results() > 1) return n.give(y, 0);
+    n.give_view(x, [](Value, Value written) { return written; });
 }
 
 // (batch…, heads, length, width): dimensions before the heads are one, and where there are none, there is one head.

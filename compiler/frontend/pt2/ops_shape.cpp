@@ -14,8 +14,12 @@ namespace {
 // What only looks at its operand in another shape: that of the result, which the program says.
 void reshaped(Node& n) {
     Builder& b = n.b();
-    n.give_view(b.reshape(n.tensor("self"), n.result_dims()),
-                [&b](Value base, Value written) { return b.reshape(written, b.type(base).dims); });
+    const std::string op = n.op();
+    const Value v = b.reshape(n.tensor("self"), n.result_dims());
+    // Where elements lie otherwise, these may have to copy them: then nothing is known of what a write does.
+    const bool may_copy = op == "reshape" || op == "flatten" || op == "reshape_as" || op == "ravel";
+    if (may_copy && n.is_dense() != true) return n.give(v);
+    n.give_view(v, [&b](Value base, Value written) { return b.reshape(written, b.type(base).dims); });
 }
 
 void give_transposed(Node& n, const Dims& permutation) {
@@ -27,8 +31,11 @@ void give_transposed(Node& n, const Dims& permutation) {
                 [&b, inverse](Value, Value written) { return b.transpose(written, inverse); });
 }
 
-// The operand itself.
+// The operand itself, or a copy of it.
 void same(Node& n) {
+    const std::string op = n.op();
+    if (op == "clone") return n.give(n.tensor("self"));
+    if (op == "contiguous" && n.is_dense() != true) return n.give(n.tensor("self"));
     n.give_view(n.tensor("self"), [](Value, Value written) { return written; });
 }
 
@@ -115,7 +122,9 @@ void narrow_op(Node& n) {
     const std::int64_t end = begin + n.integer("length");
     if (begin < 0 || end < begin || end > size)
         n.fail(fmt::format("narrow asks for elements {} to {} of {}", begin, end, size));
-    n.give(n.b().slice(n.tensor("self"), axis, begin, end));
+    Builder& b = n.b();
+    n.give_view(b.slice(n.tensor("self"), axis, begin, end),
+                [=, &b](Value base, Value written) { return part_written(b, base, written, axis, begin, end, 1); });
 }
 
 void select_op(Node& n) {
@@ -144,7 +153,13 @@ void parts(Node& n) {
         const std::int64_t size = bare ? 1 : dims[static_cast<std::size_t>(axis)];
         if (begin + size > type.dims[static_cast<std::size_t>(axis)])
             n.fail(fmt::format("the parts of {} do not add up", n.call().target));
-        if (n.wants(k)) n.give(n.b().reshape(n.b().slice(n.tensor("self"), axis, begin, begin + size), dims), k);
+        if (n.wants(k)) {
+            Builder& b = n.b();
+            const std::int64_t end = begin + size;
+            n.give_view(
+                b.reshape(b.slice(n.tensor("self"), axis, begin, end), dims),
+                [=, &b](Value base, Value written) { return part_written(b, base, written, axis, begin, end, 1); }, k);
+        }
         begin += size;
     }
 }
@@ -400,7 +415,7 @@ constexpr OpImporter shape_importers[] = {
     {"alias", same, view},
     {"alias_copy", same},
     {"clone", same},
-    {"contiguous", same, view},
+    {"contiguous", same},
     {"lift_fresh", same, view},
     {"lift_fresh_copy", same},
     {"positive", same, view},

@@ -196,6 +196,19 @@ Tensor Weights::tensor(const std::string& name) const {
     return tensor_of(bytes, as_read, from->type);
 }
 
+std::string Weights::shares_storage(const std::string& name) const {
+    const std::string own = place(name);
+    if (own.empty()) return "";
+    const Layout layout = layout_of(name, *payload(name).meta);
+    for (const auto& [other, from] : program_->payloads) {
+        if (other == name || from.entry != payload(name).entry || from.pickled || !from.meta || place(other) == own)
+            continue;
+        const Layout there = layout_of(other, *from.meta);
+        if (there.offset < layout.end && layout.offset < there.end) return other;
+    }
+    return "";
+}
+
 std::string Weights::place(const std::string& name) const {
     const Payload& from = payload(name);
     const ZipArchive::Entry* entry = archive_->find(from.entry);

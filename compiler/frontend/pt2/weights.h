@@ -27,6 +27,9 @@ class Weights {
     // Two names of one tensor are one parameter: the storage that they share, and where it lies in it. "" where the
     // archive has no numbers, and nothing says what is one.
     std::string place(const std::string& name) const;
+    // Another parameter that has some of the same elements, in other places or of another shape; "" where there is
+    // none.
+    std::string shares_storage(const std::string& name) const;
 
   private:
     const Payload& payload(const std::string& name) const;
