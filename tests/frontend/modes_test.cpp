@@ -292,6 +292,35 @@ TEST(DroppedArguments, AreRefusedByName) {
     }
 }
 
+// torch's exporter writes the mean of what falls on one element as the last of it; other reductions are what they are.
+TEST(DroppedArguments, TheMeanOfAScatterIsRefused) {
+    const auto error = [](const std::string& reduce) {
+        onnx::ModelProto model;
+        const auto status = onnx::OnnxParser::Parse(
+            model,
+            "<ir_version: 10, opset_import: [\"\": 20]> g (float[3] x, float[4] s) => (float[3] y) "
+            "{ i = Constant<value = int64[4] {0, 2, 2, 1}>() y = ScatterElements<axis = 0, reduction = \"none\">(x, i, "
+            "s) }");
+        EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
+        auto* traced = model.mutable_graph()->mutable_node(1)->add_metadata_props();
+        traced->set_key("pkg.torch.onnx.fx_node");
+        traced->set_value(
+            "%y : [num_users=1] = call_function[target=torch.ops.aten.scatter_reduce.two](args = (%x, 0, %i, %s, " +
+            reduce + "), kwargs = {include_self: False})");
+        return error_of([&] { onnx_frontend::refuse_dropped_arguments(model.graph()); });
+    };
+    EXPECT_EQ(
+        error("mean"),
+        "error: reduce of aten.scatter_reduce takes the mean of what falls on one element, and torch's exporter "
+        "writes something else\n"
+        "  node: y\n"
+        "  operator: ScatterElements\n"
+        "  expected: reduce other than mean\n"
+        "  found: reduce=mean\n"
+        "help: add up (reduce=\"sum\"), and divide by how often each index occurs, counted by scatter_add of ones\n");
+    for (const char* reduce : {"sum", "prod", "amax", "amin"}) EXPECT_EQ(error(reduce), "no error") << reduce;
+}
+
 // torch goes by the factor where it was given one, also where the operator has the sizes that follow; calls that take
 // a list of factors have them in the operator. What torch.nn.functional.interpolate gives for these squares.
 TEST(DroppedArguments, FactorsOfUpsampling) {
@@ -335,7 +364,8 @@ TEST(DroppedArguments, TheTableIsWhole) {
     using onnx_frontend::DroppedArgument;
     for (const DroppedArgument& a : onnx_frontend::dropped_arguments()) {
         EXPECT_FALSE(a.what.empty()) << a.call << a.name;
-        EXPECT_EQ(a.fate == DroppedArgument::Fate::refused, !a.help.empty()) << a.call << a.name;
+        const bool refused = a.fate == DroppedArgument::Fate::refused || a.fate == DroppedArgument::Fate::wrong;
+        EXPECT_EQ(refused, !a.help.empty()) << a.call << a.name;
     }
 }
 

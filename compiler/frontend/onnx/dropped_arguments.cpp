@@ -56,6 +56,8 @@ constexpr DroppedArgument argument_table[] = {
     {"aten.instance_norm", 8, "cudnn_enabled", Fate::nothing, "", chooses_kernel, ""},
     {"aten.native_group_norm", 4, "C", Fate::nothing, "", "is in the shape of the input", ""},
     {"aten.native_group_norm", 5, "HxW", Fate::nothing, "", "is in the shape of the input", ""},
+    {"aten.scatter_reduce", 4, "reduce", Fate::wrong, "mean", "takes the mean of what falls on one element",
+     "add up (reduce=\"sum\"), and divide by how often each index occurs, counted by scatter_add of ones"},
     {"aten.expand", 2, "implicit", Fate::nothing, "", "is set by tracing alone", ""},
     {"aten.einsum", 2, "path", Fate::nothing, "", "is an order of the same products", ""},
     {"aten.sort", 1, "stable", Fate::nothing, "", "decides which of equal numbers comes first", ""},
@@ -93,16 +95,19 @@ void refuse_dropped_arguments(const onnx::GraphProto& graph) {
         const std::optional<TracedCall> call = traced_call(node);
         if (!call) continue;
         for (const DroppedArgument& a : argument_table) {
-            if (a.fate != Fate::refused || !is_of(a, *call)) continue;
+            const bool wrong = a.fate == Fate::wrong;
+            if ((a.fate != Fate::refused && !wrong) || !is_of(a, *call)) continue;
             const std::string given = call->argument(a.position, a.name);
-            if (given.empty() || given == a.neutral) continue;
+            if (given.empty() || (given == a.neutral) != wrong) continue;
             const Provenance from = provenance_of(node);
             Diagnostic d;
-            d.message = fmt::format("{} of {} {}, and torch's exporter drops it", a.name, a.call, a.what);
+            d.message = fmt::format("{} of {} {}, and torch's exporter {}", a.name, a.call, a.what,
+                                    wrong ? "writes something else" : "drops it");
             d.node = from.nodes.front();
             d.module = from.scope;
             d.op = node.op_type();
-            d.expected = fmt::format("{}={}", a.name, a.neutral);
+            d.expected =
+                wrong ? fmt::format("{} other than {}", a.name, a.neutral) : fmt::format("{}={}", a.name, a.neutral);
             d.actual = fmt::format("{}={}", a.name, given);
             d.help = a.help;
             throw UserError(std::move(d));

@@ -22,13 +22,14 @@ struct DroppedArgument {
     enum class Fate : std::uint8_t {
         read,     // by the importer of the operator, from the call
         refused,  // unless it says what leaving it out says
+        wrong,    // refused where it says this: the exporter writes another operator
         nothing,  // it changes neither values nor gradients
     };
     std::string_view call;  // without the overload, but where one has other arguments in these positions
     std::size_t position;
     std::string_view name;
     Fate fate;
-    std::string_view neutral;  // of what is refused: what leaves all as it is
+    std::string_view neutral;  // of what is refused: what leaves all as it is; of `wrong`: what it may not say
     std::string_view what;     // it does, in words; of `nothing`: why that changes nothing
     std::string_view help;
 };
