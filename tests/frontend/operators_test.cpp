@@ -196,6 +196,19 @@ std::vector<Tensor> given_by(const std::string& text, int opset = 22) {
     return given_by(imported_text(text, opset));
 }
 
+// A one for each label that occurs, however often it does: ONNX says nothing of it, and all who run it write one.
+TEST(Scatters, WhatIsWrittenSeveralTimesIsWritten) {
+    for (const char* scatter : {"ScatterElements<axis = 0>(x, j, one)", "ScatterND(x, k, one)"}) {
+        const std::string text =
+            "(float[3] x, int64[4] i) => (float[3] y) { two = Constant<value = int64 {2}>() j = Mod(i, two) "
+            "axis = Constant<value_ints = [1]>() k = Unsqueeze(j, axis) "
+            "one = Constant<value = float[4] {0.3, 0.3, 0.3, 0.3}>() y = " +
+            std::string(scatter) + " }";
+        // i = 1 2 3 4 writes to 1 0 1 0; sums of two and halves are exact.
+        EXPECT_EQ(given_by(text).at(0).f, (std::vector<double>{0.3F, 0.3F, 3})) << scatter;
+    }
+}
+
 // A number that the code writes is a double, whatever the model is of; tensors of doubles are computed in f32.
 TEST(Constants, NumbersOfTheCodeAreNoTensorsInDouble) {
     const auto warnings = [](const std::string& number) {

@@ -24,7 +24,8 @@ Value gathered_writes(Builder& b, const RowWrites& w, const Tensor& at) {
     return b.op("gather", {all, b.constant(ConstExpr::dense(std::move(from)))}, {{"axis", std::int64_t{0}}});
 }
 
-// ONNX forbids two updates of one place here; of such ones the sum is written.
+// ONNX forbids two updates of one place here, and torch says of none which one is written. They are there all the same
+// where all have the same number (a one for each label that occurs): of such ones the mean is written.
 Value replaced_writes(Builder& b, const RowWrites& w) {
     const auto add_up = [&](Value updates) {
         return b.op("scatter_add", {w.at, updates}, {{"axis", std::int64_t{0}}, {"entries", w.rows}});
@@ -33,7 +34,8 @@ Value replaced_writes(Builder& b, const RowWrites& w) {
     const Value zero = b.scalar(DType::f32, 0);
     if (is_float(dtype)) {
         const Value hits = add_up(b.splat(Type::tensor(DType::f32, {w.count, 1}), 1));
-        return b.op("select", {b.op("gt", {hits, zero}), add_up(w.updates), w.data});
+        const Value several = b.cast(b.op("max", {hits, b.scalar(DType::f32, 1)}), dtype);
+        return b.op("select", {b.op("gt", {hits, zero}), b.div(add_up(w.updates), several), w.data});
     }
     // Sums are of floating point numbers: here of the updates' numbers, from 1 on.
     const ConstPtr from_one = ConstExpr::affine(Type::tensor(DType::f32, {w.count, 1}), 1, {1, 0});
