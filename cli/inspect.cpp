@@ -68,13 +68,26 @@ int inspect(ModelOptions o) {
     for (const PassRun& run : compiled.runs) {
         if (run.report.notes.empty()) continue;
         fmt::print("{}\n", run.name);
-        for (const Note& note : of_all_layers(run.report.notes))
-            fmt::print("  {}{}{}{}{}{}\n",
-                       note.kind == Note::Kind::declined  ? "not "
-                       : note.kind == Note::Kind::warning ? "warning: "
-                                                          : "",
-                       note.what, note.where.empty() ? "" : " in ", note.where, note.text.empty() ? "" : ": ",
-                       note.text);
+        std::string last;
+        std::size_t times = 0;  // what is said of each of many time steps is said once
+        const auto say = [&] {
+            if (times > 0) fmt::print("  {}{}\n", last, times > 1 ? fmt::format(" ({} times)", times) : "");
+        };
+        for (const Note& note : of_all_layers(run.report.notes)) {
+            std::string line = fmt::format("{}{}{}{}{}{}",
+                                           note.kind == Note::Kind::declined  ? "not "
+                                           : note.kind == Note::Kind::warning ? "warning: "
+                                                                              : "",
+                                           note.what, note.where.empty() ? "" : " in ", note.where,
+                                           note.text.empty() ? "" : ": ", note.text);
+            if (line != last) {
+                say();
+                last = std::move(line);
+                times = 0;
+            }
+            ++times;
+        }
+        say();
     }
     return 0;
 }

@@ -32,16 +32,18 @@ class BlockFinder {
     BlockRun find() {
         classify();
         BlockRun best;
-        const Mask steps = slices_by_step();
-        const bool any_steps = std::find(steps.begin(), steps.end(), true) != steps.end();
+        steps_ = slices_by_step();
+        const bool any_steps = std::find(steps_.begin(), steps_.end(), true) != steps_.end();
         for (bool by_step : {false, true}) {
             if (by_step && !any_steps) continue;
-            apart_ = by_step ? steps : Mask(f_.ops.size(), false);
-            for (bool from_results : {false, true}) {
-                make_row(from_results);
+            apart_ = by_step ? steps_ : Mask(f_.ops.size(), false);
+            for (const Order order : {Order::list, Order::from_results, Order::list_as_it_is}) {
+                if (order == Order::list_as_it_is && !any_steps) continue;
+                make_row(order);
                 for (bool shared_first : {false, true}) {
                     if (shared_first) move_shared_first();
                     BlockRun run = search();
+                    if (order == Order::list_as_it_is && !run.steps) continue;
                     if (!run.periods.empty() && (best.periods.empty() || run.saved_ops() > best.saved_ops()))
                         best = std::move(run);
                 }
@@ -136,16 +138,21 @@ class BlockFinder {
     // 1 + weight, a transposed weight: it stands right before the first op that reads it.
     bool of_parameters_alone(const Op& op) const { return in_row(op) && !from_input_[op.results[0].index]; }
 
-    // Either in the order of the list or, where that does not keep layers together, operands first from the results.
-    void make_row(bool from_results) {
+    // In the order of the list, with what is of parameters alone before its first reader, or, where that does not keep
+    // layers together, operands first from the results. In the list as it is a first step stands as the others do: its
+    // products with a state of zeros are of parameters alone.
+    enum class Order : std::uint8_t { list, from_results, list_as_it_is };
+
+    void make_row(Order order) {
         row_.clear();
         position_.assign(f_.ops.size(), nowhere);
-        if (from_results) {
+        if (order == Order::from_results) {
             for (Value v : f_.results)
                 if (uses_.definition[v.index] >= 0) append(static_cast<std::size_t>(uses_.definition[v.index]), true);
         }
         for (std::size_t k = 0; k < f_.ops.size(); ++k)
-            if (!from_results && !of_parameters_alone(f_.ops[k])) append(k, false);
+            if (order == Order::list_as_it_is || (order == Order::list && !of_parameters_alone(f_.ops[k])))
+                append(k, false);
         number_row();
     }
 
@@ -364,7 +371,7 @@ class BlockFinder {
 
     bool is_step(Value v) const {
         const std::int32_t k = uses_.definition[v.index];
-        return k >= 0 && apart_[static_cast<std::size_t>(k)];
+        return k >= 0 && steps_[static_cast<std::size_t>(k)];
     }
 
     // All periods read the same weights.
@@ -453,7 +460,8 @@ class BlockFinder {
     const Function& f_;
     Uses uses_;
     Mask from_parameter_, from_input_;  // by value
-    Mask apart_;                        // by op: a piece for a time step, which stands in no row
+    Mask steps_;                        // by op: a piece for a time step
+    Mask apart_;                        // by op: such a piece, where these stand in no row
     // By value: equal ones can be one operand of different layers. Computed, a constant, or an argument of some kind.
     static constexpr std::size_t computed = 0, constant = 1;
     std::vector<std::size_t> family_;

@@ -230,9 +230,9 @@ Module outline_blocks(Module module, Report& report) {
         Function body = block_function(module.main(), run, names);
         body.name = module.unique_function_name(names.function);
         replace_by_calls(module.main(), run, body, names);
-        report.done(
-            "outline_blocks", names.pattern,
-            fmt::format("{} layers of {} ops become @{}", run.periods.size(), run.periods[0].size(), body.name));
+        report.done("outline_blocks", names.pattern,
+                    fmt::format("{} {} of {} ops become @{}", run.periods.size(), run.steps ? "steps" : "layers",
+                                run.periods[0].size(), body.name));
         module.functions.push_back(std::move(body));
     }
 }

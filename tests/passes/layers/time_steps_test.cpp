@@ -117,6 +117,30 @@ TEST(TimeSteps, MeanTheSame) {
             }
 }
 
+// The first step's products with a state of zeros are of parameters alone: it is a step like the others all the same.
+TEST(TimeSteps, AStateOfZerosBeginsTheLoop) {
+    std::string ops = "  %start = constant() {value = <f32[2,4] splat 0.0>} : f32[2,4]\n";
+    for (int k = 0; k < 5; ++k)
+        ops += fmt::format(R"(  %x{0} = slice(%x) {{axis = 0, begin = {0}, end = {1}, step = 1}} : f32[1,2,4]
+  %p{0} = linear(%{2}, %w) : f32[2,8]
+  %g{0} = slice(%p{0}) {{axis = 1, begin = 0, end = 4, step = 1}} : f32[2,4]
+  %f{0} = slice(%p{0}) {{axis = 1, begin = 4, end = 8, step = 1}} : f32[2,4]
+  %r{0} = reshape(%x{0}) {{dims = [2, 4]}} : f32[2,4]
+  %a{0} = add(%r{0}, %g{0}) : f32[2,4]
+  %m{0} = mul(%f{0}, %a{0}) : f32[2,4]
+  %h{0} = tanh(%m{0}) : f32[2,4]
+)",
+                           k, k + 1, k == 0 ? "start" : fmt::format("h{}", k - 1));
+    const Module module =
+        rolled("func @main(%x: f32[5,2,4] input \"x\", %w: f32[8,4] parameter \"w\") -> (%h4 \"h\") {\n" + ops + "}\n");
+    EXPECT_EQ(count(module, "linear"), 0u);
+    for (const Op& op : module.main().ops)
+        if (op.name == "repeat") {
+            EXPECT_EQ(op.attributes.integer("n"), 5);
+        }
+    EXPECT_EQ(count(module, "repeat"), 1u);
+}
+
 // One layer, four times and more; three times it stays.
 TEST(TimeSteps, ALayerThatIsAppliedAgainIsALoop) {
     for (int times : {3, 4, 7}) {
