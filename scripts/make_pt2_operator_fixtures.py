@@ -51,7 +51,7 @@ def groups():
         log=lambda z: torch.log(z), log2=lambda z: torch.log2(z), log10=lambda z: torch.log10(z), log1p=lambda z: torch.log1p(z),
         sqrt=lambda z: z.sqrt(), rsqrt=lambda z: z.rsqrt(), reciprocal=lambda z: z.reciprocal(), square=lambda x: x.square(), sin=torch_of("sin"),
         cos=torch_of("cos"), tan=torch_of("tan"), sinh=torch_of("sinh"), cosh=torch_of("cosh"), tanh=torch_of("tanh"), sigmoid=torch_of("sigmoid"),
-        erf=torch_of("erf"), erfc=torch_of("erfc"), floor=torch_of("floor"), ceil=torch_of("ceil"), round=torch_of("round"), trunc=torch_of("trunc"),
+        erf=torch_of("erf"), erfc=torch_of("erfc"), acosh=lambda z: torch.acosh(z + 1), atanh=lambda z: torch.atanh(z / 2), floor=torch_of("floor"), ceil=torch_of("ceil"), round=torch_of("round"), trunc=torch_of("trunc"),
         frac=torch_of("frac"), rounded=lambda x: torch.round(x, decimals=1), eq=lambda n: n == 3, ne=lambda n: n != 3, lt=lambda x, y: x < y,
         le=lambda n: n <= 2, gt=lambda x: x > 0.5, ge=lambda x, n: x >= n, and_=lambda x, y: (x > 0) & (y > 0), or_=lambda x, y: (x > 0) | (y > 0),
         xor_=lambda x, y: (x > 0) ^ (y > 0), not_=lambda x: ~(x > 0), bits=lambda n: n & 3, inverted=lambda n: ~n,
@@ -141,7 +141,8 @@ def groups():
         adaptive_max=lambda x: F.adaptive_max_pool2d(x, (7, 3)), nearest=lambda x: F.interpolate(x, scale_factor=2), nearest_size=lambda x: F.interpolate(x, size=(5, 9)),
         nearest_exact=lambda x: F.interpolate(x, size=(5, 9), mode="nearest-exact"), bilinear=lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"),
         bilinear_aligned=lambda x: F.interpolate(x, size=(5, 9), mode="bilinear", align_corners=True), bicubic=lambda x: F.interpolate(x, size=(9, 4), mode="bicubic"),
-        linear=lambda line: F.interpolate(line, scale_factor=2, mode="linear"), antialiased=lambda x: F.interpolate(x, size=(4, 3), mode="bilinear", antialias=True)))
+        unfold=lambda x: F.unfold(x, (3, 2), dilation=2, padding=1, stride=2), fold=lambda line: F.fold(line[:, :, :6], (4, 3), (2, 2)),
+        weight_norm=lambda w, b: torch._weight_norm(w, b.reshape(6, 1, 1, 1), 0), linear=lambda line: F.interpolate(line, scale_factor=2, mode="linear"), antialiased=lambda x: F.interpolate(x, size=(4, 3), mode="bilinear", antialias=True)))
     return out
 
 

@@ -191,6 +191,12 @@ void hyperbolic(Node& n) {
     const Value up = b.op("exp", {x}), down = b.op("exp", {b.neg(x)});
     n.give(b.mul(n.op() == "sinh" ? b.sub(up, down) : b.add(up, down), 0.5));
 }
+void inverse_hyperbolic(Node& n) {
+    Builder& b = n.b();
+    const Value x = n.tensor("self", n.result_dtype());
+    if (n.op() == "acosh") return n.give(b.op("log", {b.add(x, b.op("sqrt", {b.add(b.mul(x, x), -1)}))}));
+    n.give(b.mul(b.sub(b.op("log", {b.add(x, 1)}), b.op("log", {b.add(b.neg(x), 1)})), 0.5));  // atanh
+}
 void square_op(Node& n) {
     const Value x = n.tensor("self", n.result_dtype());
     n.give(n.b().mul(x, x));
@@ -352,6 +358,8 @@ constexpr OpImporter elementwise_importers[] = {
     {"tan", tangent},
     {"sinh", hyperbolic},
     {"cosh", hyperbolic},
+    {"acosh", inverse_hyperbolic},
+    {"atanh", inverse_hyperbolic},
     {"square", square_op, own_memory, computed},
     {"pow", power, own_memory, computed},
     {"float_power", power},

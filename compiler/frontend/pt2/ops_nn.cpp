@@ -91,6 +91,19 @@ void group_norm_op(Node& n) {
         if (n.wants(k)) n.give(b.reshape(results[k], {type.dims[0], groups}), k);
 }
 
+// g v / |v|, with a norm for each slice along a dimension.
+void weight_norm_op(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type("v");
+    const std::int64_t given = n.integer("dim", 0), axis = given == -1 ? -1 : n.axis(given, type.rank());
+    Dims axes;
+    for (std::int64_t d = 0; d < type.rank(); ++d)
+        if (d != axis) axes.push_back(d);
+    const Value v = n.tensor("v");
+    const Value norm = b.op("sqrt", {b.reduce_sum(b.mul(v, v), axes, true)}, {{"flat_at_zero", true}});
+    n.give(b.mul(v, b.div(n.tensor("g"), norm)));
+}
+
 // What eval() switched off drops nothing, unless the command line gives all a rate.
 void dropout_op(Node& n) {
     const char* flag = n.has("train") ? "train" : "training";
@@ -180,6 +193,7 @@ constexpr OpImporter nn_importers[] = {
     {"group_norm", group_norm_op},
     {"native_group_norm", group_norm_op},
     {"instance_norm", group_norm_op},
+    {"_weight_norm", weight_norm_op},
     {"dropout", dropout_op},
     {"native_dropout", dropout_op},
     {"scaled_dot_product_attention", attention_op},

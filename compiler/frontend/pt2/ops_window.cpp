@@ -218,6 +218,39 @@ void adaptive_max_pool(Node& n) {
     n.give(b.reshape(max_pool(b, x, w, false).values, result), 0);
 }
 
+// What windows see as columns, (N, C places, steps), and back: added up where it came from.
+void columns_op(Node& n) {
+    Builder& b = n.b();
+    const bool back = n.op() == "col2im";
+    const Value x = n.tensor("self");
+    const Dims dims = b.type(x).dims, result = n.result_dims();
+    const Dims& image = back ? result : dims;
+    if (image.size() < 3 || image.size() > 4)
+        n.fail(fmt::format("{} takes images of two dimensions", n.call().target), {}, {}, to_string(b.type(x)));
+    Window w = window_form_of(n, Dims(image.end() - 2, image.end()), for_each_dimension(n, "kernel_size", 2, 1),
+                              for_each_dimension(n, "stride", 2, 1));
+    for (std::size_t d = 0; d < 2; ++d) {
+        const std::int64_t room = w.in[d] + w.before[d] + w.behind[d] - w.reach(d);
+        if (room < 0) n.fail(fmt::format("the windows of {} are larger than the image", n.call().target));
+        w.out.push_back(room / w.strides[d] + 1);
+    }
+    const std::int64_t channels = image[image.size() - 3], rows = image.size() == 4 ? image[0] : 1;
+    const std::int64_t steps = element_count(w.out);
+    if (back) {
+        if (b.type(x).elements() != rows * channels * w.places() * steps)
+            n.fail("the columns of col2im do not fit its image", {}, {}, to_string(b.type(x)));
+        const Value apart = b.reshape(x, {rows, channels, w.places(), w.out[0], w.out[1]});
+        return n.give(b.reshape(folded(b, apart, w), result));
+    }
+    const Value around = padded(b, with_batch_of(b, x, 2), w, 0);
+    std::vector<Value> columns;
+    w.for_each_place([&](const Dims& place) {
+        columns.push_back(b.reshape(at_place(b, around, w, place), {rows, channels, 1, steps}));
+    });
+    const Value all = columns.size() == 1 ? columns[0] : b.op("concat", columns, {{"axis", std::int64_t{2}}});
+    n.give(b.reshape(all, result));
+}
+
 // ---- batch norms ----------------------------------------------------------------------------------------------------
 
 // By the statistics of the batch, which the running ones move towards; or by these.
@@ -337,6 +370,8 @@ constexpr OpImporter window_importers[] = {
     {"adaptive_max_pool1d", adaptive_max_pool},
     {"adaptive_max_pool2d", adaptive_max_pool},
     {"adaptive_max_pool3d", adaptive_max_pool},
+    {"im2col", columns_op},
+    {"col2im", columns_op},
     {"batch_norm", batch_norm_op},
     {"native_batch_norm", batch_norm_op},
     {"_native_batch_norm_legit", batch_norm_op},
