@@ -132,7 +132,7 @@ def groups():
         bce_with_logits=lambda x, t: F.binary_cross_entropy_with_logits(x, t),
         bce_weighted=lambda x, t, w: F.binary_cross_entropy_with_logits(x, t, pos_weight=w.detach()), kl_div=lambda x, t: F.kl_div(x, t, reduction="batchmean"),
         kl_div_of_logarithms=lambda x, y: F.kl_div(x, y, log_target=True)))
-    out["windows"] = ({"x": normal(2, 4, 7, 6), "line": normal(2, 4, 9), "w": normal(6, 2, 3, 3), "t": normal(4, 3, 2, 3), "b": normal(6), "u": normal(3, 4, 3)}, dict(
+    out["windows"] = ({"x": normal(2, 4, 7, 6), "line": normal(2, 4, 9), "w": normal(6, 2, 3, 3), "t": normal(4, 3, 2, 3), "b": normal(6), "u": normal(3, 4, 3), "places": share(2, 3, 5, 2) * 1.7 - 0.9}, dict(
         conv2d=lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1, groups=2), conv2d_dilated=lambda x, w: F.conv2d(x, w, None, dilation=2, padding=2, groups=2),
         conv2d_same=lambda x, w: F.conv2d(x, w, padding="same", groups=2), conv1d=lambda line, u: F.conv1d(line, u), conv_transpose=lambda x, t: F.conv_transpose2d(x, t, stride=2, padding=1, output_padding=1),
         max_pool=lambda x: F.max_pool2d(x, 3, 2, 1), max_pool_ceil=lambda x: F.max_pool2d(x, 2, ceil_mode=True), max_pool1d=lambda line: F.max_pool1d(line, 3, 2),
@@ -141,6 +141,7 @@ def groups():
         adaptive_max=lambda x: F.adaptive_max_pool2d(x, (7, 3)), nearest=lambda x: F.interpolate(x, scale_factor=2), nearest_size=lambda x: F.interpolate(x, size=(5, 9)),
         nearest_exact=lambda x: F.interpolate(x, size=(5, 9), mode="nearest-exact"), bilinear=lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"),
         bilinear_aligned=lambda x: F.interpolate(x, size=(5, 9), mode="bilinear", align_corners=True), bicubic=lambda x: F.interpolate(x, size=(9, 4), mode="bicubic"),
+        sampled=lambda x, places: F.grid_sample(x, places, align_corners=False), sampled_cubic=lambda x, places: F.grid_sample(x, places, "bicubic", "border", True),
         unfold=lambda x: F.unfold(x, (3, 2), dilation=2, padding=1, stride=2), fold=lambda line: F.fold(line[:, :, :6], (4, 3), (2, 2)),
         weight_norm=lambda w, b: torch._weight_norm(w, b.reshape(6, 1, 1, 1), 0), linear=lambda line: F.interpolate(line, scale_factor=2, mode="linear"), antialiased=lambda x: F.interpolate(x, size=(4, 3), mode="bilinear", antialias=True)))
     return out

@@ -5,8 +5,8 @@
 // a mask: Zhu et al., "Deformable ConvNets v2", 2018.
 #include <fmt/format.h>
 
-#include "compiler/frontend/onnx/taps.h"
 #include "compiler/frontend/onnx/windows.h"
+#include "compiler/frontend/shared/taps.h"
 
 namespace thunderc::onnx_frontend {
 namespace {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/shared/grid_sample.h"
 #include "compiler/frontend/shared/pooling.h"
 #include "compiler/frontend/shared/resize.h"
 
@@ -345,6 +346,17 @@ void upsampled(Node& n) {
     n.give(v);
 }
 
+// Modes by their numbers: bilinear, nearest, bicubic; zeros, border, reflection.
+void grid_sampler_op(Node& n) {
+    const std::int64_t mode = n.integer("interpolation_mode", 0), padding = n.integer("padding_mode", 0);
+    if (mode < 0 || mode > 2 || padding < 0 || padding > 2) n.fail("a grid sampler of another mode");
+    GridForm form;
+    form.mode = mode == 0 ? "linear" : mode == 1 ? "nearest" : "cubic";
+    form.padding = padding == 0 ? "zeros" : padding == 1 ? "border" : "reflection";
+    form.aligned = n.boolean("align_corners", false);
+    n.give(grid_sampled(n.b(), n.tensor("input"), n.tensor("grid"), form));
+}
+
 constexpr OpImporter window_importers[] = {
     {"convolution", convolution_op},
     {"conv1d", convolution_op},
@@ -370,6 +382,9 @@ constexpr OpImporter window_importers[] = {
     {"adaptive_max_pool1d", adaptive_max_pool},
     {"adaptive_max_pool2d", adaptive_max_pool},
     {"adaptive_max_pool3d", adaptive_max_pool},
+    {"grid_sampler", grid_sampler_op},
+    {"grid_sampler_2d", grid_sampler_op},
+    {"grid_sampler_3d", grid_sampler_op},
     {"im2col", columns_op},
     {"col2im", columns_op},
     {"batch_norm", batch_norm_op},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/frontend/onnx/taps.h"
+#include "compiler/frontend/shared/taps.h"
 
-namespace thunderc::onnx_frontend {
+namespace thunderc {
 namespace {
 
 Value number(Builder& b, Value like, double value) {
@@ -50,4 +50,4 @@ Value sum_of_rows(Builder& b, Value table, const std::vector<Tap>& terms) {
     return sum;
 }
 
-}  // namespace thunderc::onnx_frontend
+}  // namespace thunderc

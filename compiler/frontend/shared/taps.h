@@ -8,7 +8,7 @@
 
 #include "compiler/ir/builder.h"
 
-namespace thunderc::onnx_frontend {
+namespace thunderc {
 
 struct Tap {
     Value index, weight;  // no weight: 1
@@ -25,4 +25,4 @@ std::vector<Tap> combined(Builder& b, const std::vector<Tap>& terms, const std::
 // The sum of the rows of a table, each times its weight: of the terms' dimensions, and a row's.
 Value sum_of_rows(Builder& b, Value table, const std::vector<Tap>& terms);
 
-}  // namespace thunderc::onnx_frontend
+}  // namespace thunderc
