@@ -99,6 +99,27 @@ TEST(Pt2, TiedAndFrozenParametersAreAsTheModelHasThem) {
                                         "net.4.weight", "net.4.bias"}));
 }
 
+// By the keys of dictionaries and the fields of classes; in a tuple, as the program calls them.
+TEST(Pt2, OutputsAreCalledAsForwardReturnsThem) {
+    const auto names_for = [](const std::string& spec) {
+        const TemporaryFile file("outputs.pt2");
+        write_changed(file.path(), "mlp/ep.logits.pt2", [&](nlohmann::json& program) {
+            program["graph_module"]["module_call_graph"][0]["signature"]["out_spec"] = spec;
+        });
+        return import_model(file.path(), {}).main().result_names;
+    };
+    using Names = std::vector<std::string>;
+    const std::string leaf = R"({"type": null, "context": null, "children_spec": []})";
+    const std::string fields = R"({"type": "some.Output", "context": "[\"scores\"]", "children_spec": [)" + leaf + "]}";
+    EXPECT_EQ(names_for("[1, " + fields + "]"), Names{"scores"});
+    EXPECT_EQ(
+        names_for(R"([1, {"type": "builtins.dict", "context": "[\"head\"]", "children_spec": [)" + fields + "]}]"),
+        Names{"head.scores"});
+    EXPECT_EQ(names_for(R"([1, {"type": "builtins.tuple", "context": "null", "children_spec": [)" + leaf + "]}]"),
+              Names{"linear_2"});
+    EXPECT_EQ(names_for("no tree"), Names{"linear_2"});
+}
+
 // Fake tensors have no bytes, and all name one entry: no tie is made of that.
 TEST(Pt2, WeightsThatAreAbsentAreNotTied) {
     Entries entries = entries_of(fixture("mlp/ep.logits.pt2"));
