@@ -127,6 +127,11 @@ void add_layers(PassList& list, const CompileOptions& o) {
     }
 }
 
+void add_hoist_sums(PassList& list, const CompileOptions& o) {
+    const bool keeps = parse_recompute_policy(o.recompute).value() == RecomputePolicy::none;
+    list.add("hoist_sums", [keeps](Module m, Report& r) { return hoist_sums(std::move(m), {.collect = keeps}, r); });
+}
+
 // Who computes what, and where it lies.
 void add_emission(PassList& list, const CompileOptions& o) {
     const bool naive = reference_only(o);
@@ -183,7 +188,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     if (!reference_only(o)) {
         list.add("join_pads", join_pads);          // gradients of the merged products, side by side
         list.add("join_products", join_products);  // gradients of weights that are read again and again
-        list.add("hoist_sums", hoist_sums);        // and of those that the steps of a loop share
+        add_hoist_sums(list, o);                   // and of those that the steps of a loop share
     }
     list.add("sink_accumulation", sink_accumulation);
     list.add("simplify_step", simplify);
@@ -230,7 +235,7 @@ std::vector<Pass> function_library(const CompileOptions& o) {
     if (!reference_only(o)) {
         list.add("join_pads", join_pads);
         list.add("join_products", join_products);
-        list.add("hoist_sums", hoist_sums);
+        add_hoist_sums(list, o);
     }
     list.add("simplify_function", simplify);
 

@@ -29,7 +29,8 @@ std::optional<Pieces> pieces_of(const Function& f, const Uses& uses, const std::
         const Op* op = definition_of(f, uses, v);
         while (op != nullptr && op->name == "reshape") op = definition_of(f, uses, op->operands[0]);
         const std::optional<SliceRange> range = op == nullptr ? std::nullopt : slice_range(f, *op);
-        if (!range || range->step != 1) return std::nullopt;
+        if (!range || range->step != 1 || range->end == range->begin || f.type(v) != f.type(values[0]))
+            return std::nullopt;
         if (ranges.empty()) out.whole = op->operands[0];
         if (op->operands[0] != out.whole) return std::nullopt;
         ranges.push_back(*range);

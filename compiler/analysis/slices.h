@@ -30,7 +30,7 @@ struct Pieces {
     bool backwards = false;  // the first one reads the last piece
 };
 
-// None where the values are no such pieces.
+// None where the values are no such pieces, or are not of one type.
 std::optional<Pieces> pieces_of(const Function& function, const Uses& uses, const std::vector<Value>& values);
 
 }  // namespace thunderc

@@ -54,6 +54,10 @@ bool is_view(const Op& op) {
     return def != nullptr && def->view != nullptr;
 }
 
+bool is_part_of_operand(const Op& op) {
+    return is_view(op) || is_member_op(op) || is_unstack(op);
+}
+
 std::optional<ViewIndex> view_index(const Function& function, const Op& op) {
     if (!is_view(op)) return std::nullopt;
     return op_def(op.name).view(op.attributes, function.type(op.operands[0]).dims, function.type(op.results[0]).dims);

@@ -18,6 +18,8 @@ struct ViewLayout {
 
 // An op that moves nothing where who reads it can follow strides: OpDef::view.
 bool is_view(const Op& op);
+// Whether its result is memory of its operand: a view, a member of a family, the parts of a tensor.
+bool is_part_of_operand(const Op& op);
 // Where its elements are in its operand; none of another op.
 std::optional<ViewIndex> view_index(const Function& function, const Op& op);
 

@@ -19,7 +19,7 @@ namespace thunderc::checking {
 namespace {
 
 bool is_alias(const Function& f, const Op& op) {
-    return is_view(op) || is_member_op(op) || is_unpack(op) || is_unstack(op) || stack_in_place(f, op);
+    return is_part_of_operand(op) || is_unpack(op) || stack_in_place(f, op);
 }
 
 // Memory alone: nothing is computed, and nothing is there.

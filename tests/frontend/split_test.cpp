@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters that TorchScript's exporter made one of since they began equal are themselves again. The graphs have the
 // names and nodes that torch 2.13 writes with dynamo=False.
+#include <fmt/format.h>
 #include <onnx/defs/parser.h>
 #include <unistd.h>
 
@@ -106,6 +107,24 @@ TEST(Split, AWeightThatIsTransposedForSomeOfItsCalls) {
     const Lifted other = parameters("{1, 3, 2, 5}");
     EXPECT_EQ(other.parameters, (Names{{"fc.weight", {}}, {"fc.weight_1", {}}}));
     EXPECT_EQ(other.warnings.back(), "parameter, fc.weight_1");
+}
+
+// W and W.T of a parameter without a module, as in an autoencoder with one matrix: what TorchScript's exporter folded
+// is no parameter of its own, unless the numbers are others.
+TEST(Split, AMatrixAndItsTranspose) {
+    const auto parameters = [](const std::string& type, const std::string& transposed) {
+        return lifted(fmt::format(R"(g (float[4,2] x) => (float[4,2] y)
+        <float[2,3] W = {{3, 1, 4, 1.5, 9, 2}}, {} "onnx::MatMul_9" = {}> {{
+      h = MatMul(x, W)
+      t = Tanh(h)
+      y = MatMul(t, "onnx::MatMul_9")
+    }})",
+                                  type, transposed));
+    };
+    const Lifted tied = parameters("float[3,2]", "{3, 1.5, 1, 9, 4, 2}");
+    EXPECT_EQ(tied.parameters, (Names{{"W", {}}}));
+    EXPECT_EQ(std::count(tied.warnings.begin(), tied.warnings.end(), "tied, W"), 1);
+    EXPECT_EQ(parameters("float[3,2]", "{3, 1.5, 1, 9, 4, 7}").parameters.size(), 2u);
 }
 
 // A part of a parameter that the exporter evaluated, zeros as the bias of another module.

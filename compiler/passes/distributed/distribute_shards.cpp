@@ -293,7 +293,7 @@ class Shards {
                                         [v](const UnitParameter& p) { return p.value == v; });
             });
             if (!reads) continue;
-            if (is_view(op) || op.results.empty()) return {};
+            if (is_part_of_operand(op) || op.results.empty()) return {};
             users.push_back(k);
         }
         if (users.empty()) return {};

@@ -357,7 +357,7 @@ class BlockFinder {
         }
         run.steps = !is_of_layers(run);
         if (run.carried.empty() || (run.steps && !is_of_steps(run))) return std::nullopt;
-        if (!pieces_are_there(run, begin)) return std::nullopt;
+        if (!stands_apart(run)) return std::nullopt;
         find_collected(begin, period, count, run);
         return run;
     }
@@ -380,16 +380,26 @@ class BlockFinder {
                std::any_of(run.shared.begin(), run.shared.end(), [&](Value v) { return from_parameter_[v.index]; });
     }
 
-    // What the steps read pieces of stands before the first of them.
-    bool pieces_are_there(const BlockRun& run, std::size_t begin) const {
+    // What all periods share, what each has of its own and what the first begins with need nothing that the run
+    // computes: it can stand before the run.
+    bool stands_apart(const BlockRun& run) const {
+        visited_ += f_.ops.size();
+        Mask inside(f_.ops.size(), false), behind(f_.values.size(), false);
+        for (const std::vector<std::size_t>& ops : run.periods)
+            for (std::size_t k : ops) inside[k] = true;
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            const std::vector<Value>& operands = f_.ops[k].operands;
+            const bool needs = inside[k] || std::any_of(operands.begin(), operands.end(),
+                                                        [&](Value v) { return v && behind[v.index]; });
+            if (!needs) continue;
+            for (Value v : f_.ops[k].results) behind[v.index] = true;
+        }
+        const auto is_behind = [&](Value v) { return static_cast<bool>(behind[v.index]); };
         for (const std::vector<Value>& values : run.per_layer)
-            for (Value v : values) {
-                while (is_step(v)) v = producer(v)->operands[0];
-                const std::int32_t k = uses_.definition[v.index];
-                const std::size_t at = k < 0 ? nowhere : position_[static_cast<std::size_t>(k)];
-                if (at != nowhere && at >= begin) return false;
-            }
-        return true;
+            if (std::any_of(values.begin(), values.end(), is_behind)) return false;
+        return std::none_of(run.shared.begin(), run.shared.end(), is_behind) &&
+               std::none_of(run.carried.begin(), run.carried.end(),
+                            [&](const Carried& c) { return is_behind(c.initial); });
     }
 
     std::optional<BlockOperand> classify_operand(const std::vector<Value>& values, std::size_t begin,

@@ -59,7 +59,8 @@ void name_steps(const Function& f, const BlockRun& run, BlockNames& out) {
         const std::string& scope = f.ops[k].provenance.scope;
         if (scope.empty()) continue;
         all = votes.empty() ? scope : common_scope(all, scope);
-        if (++votes[scope] > votes[most]) most = scope;
+        const std::size_t own = ++votes[scope];
+        if (own > votes[most]) most = scope;
     }
     out.pattern = all.empty() ? most : all;
     for (std::size_t k : run.periods[0])

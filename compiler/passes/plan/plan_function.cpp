@@ -228,8 +228,11 @@ void FunctionPlanner::place_views() {
         if (is_member_op(op)) {
             const Placement& family = at(op.operands[0]);
             check(family.arena != Arena::unplaced, "a member of a family without a place");
-            at(op.results[0]) = {
-                family.arena, family.offset + op.attributes.integer("index") * family.layer_stride, 0, {}, {}};
+            Placement member = family;  // where the family is a view of a tensor, so is its member
+            member.offset += op.attributes.integer("index") * family.layer_stride;
+            member.layer_stride = 0;
+            at(op.results[0]) = std::move(member);
+            if (family.view_of) view_offset_[op.results[0]] = at(op.results[0]).offset;
             continue;
         }
         if (is_stack(op)) {  // else a copy of each member makes it

@@ -334,25 +334,49 @@ class Lifter {
         }
     }
 
-    // A weight that the exporter transposed for some calls of a module and left as it is for others, as TorchScript's
-    // does where a Linear takes matrices here and tensors of three dimensions there.
+    // A weight that the exporter transposed for some calls and left as it is for others, as TorchScript's does where a
+    // Linear takes matrices here and tensors of three dimensions there, and where a model multiplies with W and with
+    // W.T. By its module's name it is the same; where it has none, equal, varied numbers say so, and the guess is said.
     void tie_transposed() {
         for (std::size_t h = 0; h < lifted_.size(); ++h) {
-            Lifted& copy = lifted_[h];
+            const Lifted& copy = lifted_[h];
             if (ties_.contains(h) || copy.users.empty() || names_.is_models_own(copy.argument)) continue;
+            const std::string& exporters = main_.argument_info[copy.argument].names.front();
+            const bool nameless = (copy.name == exporters || !decisions_.exporters_scopes) && copy.traced.empty() &&
+                                  !module_.names_are_given;
             for (std::size_t t = 0; t < lifted_.size(); ++t) {
-                Lifted& own = lifted_[t];
-                if (ties_.contains(t) || own.name != copy.name || own.type != copy.type ||
-                    !names_.is_models_own(own.argument) || !same_matrix(stored(own), stored(copy)))
-                    continue;
+                const Lifted& own = lifted_[t];
+                if (t == h || ties_.contains(t) || !names_.is_models_own(own.argument)) continue;
+                if (own.name != copy.name && !nameless) continue;
+                const std::optional<Lifted> same = as_matrix_of(own, copy);
+                if (!same) continue;
+                const std::string text =
+                    fmt::format("the exporter transposed it to {} for some of its calls", exporters);
+                if (nameless)
+                    report_.warning("tied", own.name,
+                                    text +
+                                        ", whose numbers are equal. Where that only began as a copy, export with "
+                                        "dynamo=True and optimize=False, which tells them apart, or with other "
+                                        "numbers in one of them");
+                else
+                    report_.done("tied", own.name, text);
+                lifted_[h] = *same;
                 ties_[h] = t;
-                own.first_use = std::min(own.first_use, copy.first_use);
-                report_.done("tied", own.name,
-                             fmt::format("the exporter transposed it to {} for some of its calls",
-                                         main_.argument_info[copy.argument].names.front()));
+                lifted_[t].first_use = std::min(own.first_use, copy.first_use);
                 break;
             }
         }
+    }
+
+    // `copy`, as it is or turned, where it holds the numbers of `own`.
+    static std::optional<Lifted> as_matrix_of(const Lifted& own, const Lifted& copy) {
+        if (own.type.rank() != 2 || copy.type.rank() != 2) return std::nullopt;
+        if (own.type == copy.type && same_matrix(stored(own), stored(copy))) return copy;
+        Lifted turned = copy;
+        std::swap(turned.type.dims[0], turned.type.dims[1]);
+        turned.transposed = !copy.transposed;
+        if (own.type == turned.type && same_matrix(stored(own), stored(turned))) return turned;
+        return std::nullopt;
     }
 
     // Whether two initializers have names that the model gave them.

@@ -45,8 +45,8 @@ bool sums_first_axes(const Function& f, const Op& op) {
 
 class LoopSums {
   public:
-    LoopSums(const Op& loop, const Function& body)
-        : body_(body), uses_(body), carried_(loop_carried(loop)), per_layer_(loop_per_layer(loop)) {}
+    LoopSums(const Op& loop, const Function& body, const HoistSumsOptions& options)
+        : body_(body), uses_(body), options_(options), carried_(loop_carried(loop)), per_layer_(loop_per_layer(loop)) {}
 
     std::optional<StepSum> find() const {
         for (const Op& op : body_.ops) {
@@ -93,6 +93,7 @@ class LoopSums {
             if (std::find(body_.arguments.begin(), body_.arguments.end(), v) != body_.arguments.end()) return false;
             const bool given = std::find(body_.results.begin() + static_cast<std::ptrdiff_t>(carried_),
                                          body_.results.end(), v) != body_.results.end();
+            if (!given && !options_.collect) return false;
             if (!given) moved += body_.type(v).elements();
         }
         std::int64_t saved = 0;
@@ -102,6 +103,7 @@ class LoopSums {
 
     const Function& body_;
     Uses uses_;
+    const HoistSumsOptions& options_;
     std::size_t carried_, per_layer_;
 };
 
@@ -176,7 +178,7 @@ void hoist(Function& f, std::size_t at, Function& body, const StepSum& sum) {
 
 }  // namespace
 
-Module hoist_sums(Module module, Report& report) {
+Module hoist_sums(Module module, const HoistSumsOptions& options, Report& report) {
     for (std::size_t f = 0; f < module.functions.size(); ++f)
         for (std::size_t k = 0; k < module.functions[f].ops.size(); ++k) {
             if (!is_loop(module.functions[f].ops[k])) continue;
@@ -184,7 +186,7 @@ Module hoist_sums(Module module, Report& report) {
             if (call_count(module, name) != 1) continue;
             Function& body = *module.find(name);
             std::size_t hoisted = 0;
-            while (const std::optional<StepSum> sum = LoopSums(module.functions[f].ops[k], body).find()) {
+            while (const std::optional<StepSum> sum = LoopSums(module.functions[f].ops[k], body, options).find()) {
                 hoist(module.functions[f], k, body, *sum);
                 ++hoisted;
             }

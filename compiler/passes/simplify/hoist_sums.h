@@ -9,7 +9,8 @@
 // That is the gradient of a weight that all steps share, which a step would read and write once more. Which ops are
 // such sums, and along which axes of their operands, their definitions say (OpDef::sums). Requires a body of this one
 // loop, operands that are summed along their first axis and are read or given by step already or smaller than the sum,
-// and that nothing but the addition reads sum and product. Guarantees the same values, summed in another order. Tests:
+// and that nothing but the addition reads sum and product. Where activations are computed again instead of kept, none
+// is kept for this (`collect`). Guarantees the same values, summed in another order. Tests:
 // tests/passes/simplify/hoist_sums_test.cpp
 #pragma once
 
@@ -18,6 +19,10 @@
 
 namespace thunderc {
 
-Module hoist_sums(Module module, Report& report);
+struct HoistSumsOptions {
+    bool collect = true;  // what is not there by step yet is kept for all of them; else products that read it stay
+};
+
+Module hoist_sums(Module module, const HoistSumsOptions& options, Report& report);
 
 }  // namespace thunderc

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,17 +24,27 @@ constexpr std::size_t deepest = 16;      // ops one behind the other; what is co
 struct Joined {
     std::vector<Value> values;
     std::optional<Pieces> pieces;
-    const Op* op = nullptr;        // of the first
-    std::vector<Joined> operands;  // of the op
-    bool one = false;              // the same for all
+    const Op* op = nullptr;                               // of the first
+    std::vector<std::shared_ptr<const Joined>> operands;  // of the op; what it reads twice is one
+    bool one = false;                                     // the same for all
 };
+using JoinedPtr = std::shared_ptr<const Joined>;  // none: the values are not alike
 
 class PieceJoiner {
   public:
     explicit PieceJoiner(const Function& f) : f_(f), uses_(f) {}
 
-    // Of values that are not one for all; none where they are not alike, or an op is in the way.
-    std::optional<Joined> joined(const std::vector<Value>& values, std::size_t depth = 0) const {
+    // None where the values are not alike, or an op is in the way.
+    JoinedPtr joined(const std::vector<Value>& values, std::size_t depth = 0) {
+        const auto [at, fresh] = known_.try_emplace(values);
+        if (!fresh) return at->second;
+        std::optional<Joined> out = look(values, depth);
+        JoinedPtr made = out ? std::make_shared<const Joined>(std::move(*out)) : nullptr;
+        return known_[values] = std::move(made);
+    }
+
+  private:
+    std::optional<Joined> look(const std::vector<Value>& values, std::size_t depth) {
         Joined out{.values = values, .pieces = {}, .op = nullptr, .operands = {}, .one = false};
         out.one = std::all_of(values.begin(), values.end(), [&](Value v) { return v == values[0]; });
         if (out.one) return out;
@@ -50,14 +62,13 @@ class PieceJoiner {
         for (std::size_t o = 0; o < out.op->operands.size(); ++o) {
             std::vector<Value> of_all;
             for (Value v : values) of_all.push_back(definition(v)->operands[o]);
-            std::optional<Joined> operand = joined(of_all, depth + 1);
+            JoinedPtr operand = joined(of_all, depth + 1);
             if (!operand || !fits(*out.op, o, *operand)) return std::nullopt;
-            out.operands.push_back(std::move(*operand));
+            out.operands.push_back(std::move(operand));
         }
         return out;
     }
 
-  private:
     const Op* definition(Value v) const {
         const std::int32_t k = v ? uses_.definition[v.index] : -1;
         return k < 0 ? nullptr : &f_.ops[static_cast<std::size_t>(k)];
@@ -84,6 +95,7 @@ class PieceJoiner {
 
     const Function& f_;
     Uses uses_;
+    std::map<std::vector<Value>, JoinedPtr> known_;
 };
 
 // A value with an axis 0 for which piece it is, and the dimensions of one behind it; what is the same for all has none.
@@ -92,6 +104,12 @@ class PieceBuilder {
     PieceBuilder(const Function& f, Rewriter& rewriter) : f_(f), rewriter_(rewriter), b_(rewriter.builder()) {}
 
     Value build(const Joined& joined) {
+        const auto at = built_.find(&joined);
+        return at != built_.end() ? at->second : built_[&joined] = made(joined);
+    }
+
+  private:
+    Value made(const Joined& joined) {
         if (joined.one) return rewriter_.now(joined.values[0]);
         if (joined.pieces) {
             Pieces pieces = *joined.pieces;
@@ -101,7 +119,7 @@ class PieceBuilder {
         const Op& op = *joined.op;
         const auto n = static_cast<std::int64_t>(joined.values.size());
         std::vector<Value> operands;
-        for (const Joined& operand : joined.operands) operands.push_back(build(operand));
+        for (const JoinedPtr& operand : joined.operands) operands.push_back(build(*operand));
         b_.set_provenance(op.provenance);
         Attributes attributes = op.attributes;
         const OpDef& def = op_def(op.name);
@@ -120,11 +138,10 @@ class PieceBuilder {
         return b_.op(op.name, operands, attributes, f_.info(op.results[0]).name);
     }
 
-  private:
     // Operands of fewer dimensions are broadcast behind the axis of pieces.
     void widen(const Joined& joined, std::vector<Value>& operands, std::int64_t rank) {
         for (std::size_t o = 0; o < operands.size(); ++o) {
-            if (!operands[o] || joined.operands[o].one) continue;
+            if (!operands[o] || joined.operands[o]->one) continue;
             Dims dims = b_.type(operands[o]).dims;
             dims.insert(dims.begin() + 1, static_cast<std::size_t>(rank + 1) - dims.size(), 1);
             operands[o] = b_.reshape(operands[o], dims);
@@ -134,22 +151,23 @@ class PieceBuilder {
     const Function& f_;
     Rewriter& rewriter_;
     Builder& b_;
+    std::map<const Joined*, Value> built_;
 };
 
 struct Run {
     std::size_t begin = 0, end = 0;  // operands of the concatenation
-    Joined joined;
+    JoinedPtr joined;
 };
 
-// All operands, or all but those of one end.
-std::optional<Run> find_run(const PieceJoiner& joiner, const Op& op) {
+// All operands, or all but the first or the last.
+std::optional<Run> find_run(PieceJoiner& joiner, const Op& op) {
     const std::size_t n = op.operands.size();
     for (const auto& [begin, end] : {std::pair<std::size_t, std::size_t>{0, n}, {0, n - 1}, {1, n}}) {
         if (end - begin < least_pieces) continue;
-        std::optional<Joined> joined = joiner.joined({op.operands.begin() + static_cast<std::ptrdiff_t>(begin),
-                                                      op.operands.begin() + static_cast<std::ptrdiff_t>(end)});
+        JoinedPtr joined = joiner.joined({op.operands.begin() + static_cast<std::ptrdiff_t>(begin),
+                                          op.operands.begin() + static_cast<std::ptrdiff_t>(end)});
         // Pieces alone, or one value again and again, are none of this pass's.
-        if (joined && joined->op != nullptr) return Run{begin, end, std::move(*joined)};
+        if (joined && joined->op != nullptr) return Run{begin, end, std::move(joined)};
     }
     return std::nullopt;
 }
@@ -161,7 +179,7 @@ bool joins_many(const Op& op) {
 std::size_t join(Function& f) {
     if (std::none_of(f.ops.begin(), f.ops.end(), joins_many)) return 0;
     const Function before = f;  // what is read while the ops are written anew
-    const PieceJoiner joiner(before);
+    PieceJoiner joiner(before);
     std::size_t found = 0;
     std::vector<std::optional<Run>> runs;
     for (const Op& op : before.ops) {
@@ -183,11 +201,11 @@ std::size_t join(Function& f) {
         const std::size_t axis =
             static_cast<std::size_t>(*normalize_axis(op.attributes.integer("axis"), result.rank()));
         b.set_provenance(op.provenance);
-        Value all = pieces.build(run.joined);
+        Value all = pieces.build(*run.joined);
         b.set_provenance(op.provenance);
         all = b.transpose(all, moved_axis(b.type(all).dims.size(), 0, axis));
-        Dims dims = f.type(run.joined.values[0]).dims;
-        dims[axis] *= static_cast<std::int64_t>(run.joined.values.size());
+        Dims dims = f.type(run.joined->values[0]).dims;
+        dims[axis] *= static_cast<std::int64_t>(run.joined->values.size());
         all = b.reshape(all, dims);
         std::vector<Value> parts;
         for (std::size_t o = 0; o < run.begin; ++o) parts.push_back(rewriter.now(op.operands[o]));

@@ -10,7 +10,7 @@
 // That is what a loop over the rows of a batch leaves, an EmbeddingBag's and those written by hand: without this a
 // graph grows with the batch, and its rows seem to see one another. What is computed may be elementwise, a reduction, a
 // view with other dimensions, and rows of a table by index, of pieces and of values that are the same for all. Takes
-// the longest run of four operands and more that begins or ends the concatenation. Guarantees the same values. Tests:
+// all operands, or all but the first or the last: four and more. Guarantees the same values. Tests:
 // tests/passes/simplify/join_pieces_test.cpp
 #pragma once
 

@@ -184,6 +184,29 @@ TEST(TimeSteps, PiecesOfWhatAStepGivesAreTheStepsOwn) {
     EXPECT_EQ(printed_functions(rolled(text)), printed_functions(parsed(text)));
 }
 
+// All steps read pieces of what the first one makes: the loop begins behind it, or there is none.
+TEST(TimeSteps, WhatTheFirstStepMakesIsNothingThatAllShare) {
+    std::string ops;
+    for (int k = 0; k < 7; ++k) {
+        ops += fmt::format("  %a{0} = linear(%{1}, %w) : f32[2,4]\n", k, k == 0 ? "x" : fmt::format("h{}", k - 1));
+        if (k == 0) ops += "  %q = linear(%a0, %v) : f32[2,16]\n";
+        for (int j = 0; j < 4 && k == 0; ++j)
+            ops += fmt::format("  %s{0} = slice(%q) {{axis = 1, begin = {1}, end = {2}, step = 1}} : f32[2,4]\n", j,
+                               4 * j, 4 * j + 4);
+        for (int j = 0; j < 4; ++j)
+            ops += fmt::format("  %b{0}_{1} = mul(%{2}, %s{1}) : f32[2,4]\n", k, j,
+                               j == 0 ? fmt::format("a{}", k) : fmt::format("b{}_{}", k, j - 1));
+        ops += fmt::format("  %h{0} = tanh(%b{0}_3) : f32[2,4]\n", k);
+    }
+    const std::string text =
+        "func @main(%x: f32[2,4] input \"x\", %w: f32[4,4] parameter \"w\", %v: f32[16,4] parameter \"v\") -> (%h6 "
+        "\"h\") {\n" +
+        ops + "}\n";
+    const Module flat = parsed(text);
+    const NamedArguments arguments(flat.main(), 3);
+    EXPECT_EQ(named_results(rolled(text), arguments), named_results(flat, arguments));
+}
+
 // Heads that layers take apart are no steps, and stand in the layers.
 TEST(TimeSteps, PiecesWithinLayersStayInThem) {
     std::string arguments = "%x: f32[2,8] input \"x\"", ops;

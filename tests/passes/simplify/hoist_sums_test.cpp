@@ -12,16 +12,16 @@ using testing::expect_equal_programs;
 using testing::functions_of;
 using testing::module_of;
 
-Module hoisted(const std::string& text) {
+Module hoisted(const std::string& text, const HoistSumsOptions& options = {}) {
     const Module m = module_of(text);
     Report report;
-    Module out = hoist_sums(m, report);
+    Module out = hoist_sums(m, options, report);
     verify(out);
     expect_equal_programs(m, out);
     return out;
 }
-void expect_unchanged(const std::string& text) {
-    EXPECT_EQ(functions_of(hoisted(text)), functions_of(module_of(text)));
+void expect_unchanged(const std::string& text, const HoistSumsOptions& options = {}) {
+    EXPECT_EQ(functions_of(hoisted(text, options)), functions_of(module_of(text)));
 }
 
 // A backward loop as differentiate leaves it: %d is what a step's products give, %x what they read.
@@ -84,6 +84,23 @@ TEST(HoistSums, ASumThatIsReadInTheLoopStays) {
   %next = add(%twice, %p) : f32[8,6]
   %g = mul(%h, %d) : f32[2,8]
 )"));
+}
+
+// Where activations are computed again, a product stays that reads what would have to be kept; one that reads what is
+// there by step goes.
+TEST(HoistSums, NothingIsKeptForItWhereActivationsAreComputedAgain) {
+    expect_unchanged(loop(R"(  %g = mul(%h, %d) : f32[2,8]
+  %t = tanh(%g) : f32[2,8]
+  %p = matmul(%t, %x) {transpose_a = true, transpose_b = false} : f32[8,6]
+  %next = add(%sum, %p) : f32[8,6]
+)"),
+                     {.collect = false});
+    const std::string text = functions_of(hoisted(loop(R"(  %g = mul(%h, %d) : f32[2,8]
+  %p = matmul(%d, %x) {transpose_a = true, transpose_b = false} : f32[8,6]
+  %next = add(%sum, %p) : f32[8,6]
+)"),
+                                                  {.collect = false}));
+    EXPECT_NE(text.find("carried = 1"), std::string::npos) << text;
 }
 
 // Many rows in each step: to keep them costs more than the sum.

@@ -135,6 +135,33 @@ func @main(%x: f32[4,6], %b: f32[1,6]) -> (%all) {
 )");
 }
 
+// One of them is seen with other dimensions, and is broadcast the other way.
+TEST(JoinPieces, PiecesOfOtherDimensionsStay) {
+    std::string ops;
+    for (int k = 0; k < 4; ++k)
+        ops += fmt::format(
+            "  %s{0} = slice(%x) {{axis = 0, begin = {0}, end = {1}, step = 1}} : f32[1,2]\n"
+            "  %r{0} = reshape(%s{0}) {{dims = [{2}]}} : f32[{3}]\n  %b{0} = mul(%r{0}, %t) : f32[2,2]\n",
+            k, k + 1, k == 1 ? "1, 2" : "2, 1", k == 1 ? "1,2" : "2,1");
+    expect_unchanged("\nfunc @main(%x: f32[4,2], %t: f32[2,2]) -> (%all) {\n" + ops +
+                     "  %all = concat(%b0, %b1, %b2, %b3) {axis = 0} : f32[8,2]\n}\n");
+}
+
+// A value that is read twice is built once, however often that goes on.
+TEST(JoinPieces, WhatIsReadTwiceIsBuiltOnce) {
+    std::string of_row = "  %s{0} = slice(%x) {{axis = 0, begin = {1}, end = {2}, step = 1}} : f32[1,2]\n";
+    std::string last = "s";
+    for (int k = 0; k < 14; ++k) {
+        const std::string next = k == 13 ? "b" : fmt::format("y{}_", k);
+        of_row += fmt::format("  %{0}{{0}} = mul(%{1}{{0}}, %{1}{{0}}) : f32[1,2]\n", next, last);
+        last = next;
+    }
+    const Module m = joined(rows("%x: f32[4,2]", of_row, "{axis = 0} : f32[4,2]", 4, 1));
+    std::size_t products = 0;
+    for (const Op& op : m.main().ops) products += op.name == "mul" ? 1 : 0;
+    EXPECT_EQ(products, 14u);
+}
+
 TEST(JoinPieces, PiecesThatOverlapStay) {
     expect_unchanged(R"(
 func @main(%x: f32[12,6]) -> (%all) {
