@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 namespace {
@@ -13,14 +13,15 @@ const T* lookup(const Attributes& attributes, std::string_view name) {
     const Attribute* found = attributes.find(name);
     if (found == nullptr) return nullptr;
     const T* value = std::get_if<T>(found);
-    check(value != nullptr, "the attribute " + std::string(name) + " is of another kind than its op expects");
+    check(value != nullptr,
+          [&] { return "the attribute " + std::string(name) + " is of another kind than its op expects"; });
     return value;
 }
 
 template <typename T>
 const T& get(const Attributes& attributes, std::string_view name) {
     const T* value = lookup<T>(attributes, name);
-    check(value != nullptr, "an op lacks its attribute " + std::string(name));
+    check(value != nullptr, [&] { return "an op lacks its attribute " + std::string(name); });
     return *value;
 }
 

@@ -8,6 +8,7 @@
 
 #include "compiler/ir/op_def.h"
 #include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 namespace {
@@ -71,7 +72,8 @@ std::vector<Value> Builder::emit_typed(std::string_view op_name, std::vector<Val
 
 Value Builder::op(std::string_view op_name, std::vector<Value> operands, Attributes attributes, std::string_view name) {
     std::vector<Value> results = emit(op_name, std::move(operands), std::move(attributes), name);
-    check(results.size() == 1, fmt::format("{} has {} results where one was expected", op_name, results.size()));
+    check(results.size() == 1,
+          [&] { return fmt::format("{} has {} results where one was expected", op_name, results.size()); });
     return results[0];
 }
 

@@ -289,7 +289,7 @@ std::vector<const OpDef*> all_ops();         // in the order of names
 // ---- helpers for definitions ----------------------------------------------------------------------------------------
 
 // Throws ShapeError with the message where the condition does not hold.
-void require(bool condition, const std::string& message);
+void require(bool condition, std::string_view message);
 Tensor broadcast_tensor(const Tensor& t, const Dims& dims);  // numpy's rule, dense
 
 }  // namespace thunderc

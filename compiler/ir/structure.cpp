@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "compiler/ir/op_def.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 
@@ -58,7 +58,7 @@ std::size_t call_count(const Module& module, std::string_view function) {
 
 const Function& callee(const Module& module, const Op& op) {
     const Function* function = module.find(called_function(op));
-    check(function != nullptr, fmt::format("there is no function @{}", called_function(op)));
+    check(function != nullptr, [&] { return fmt::format("there is no function @{}", called_function(op)); });
     return *function;
 }
 

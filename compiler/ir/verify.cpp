@@ -5,28 +5,34 @@
 
 #include <algorithm>
 #include <concepts>
-#include <set>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/structure.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 namespace {
 
+using Functions = std::unordered_map<std::string_view, const Function*>;  // by name
+
 // By value: the token behind whose await it may be read; none where it may be read at once. A function that a loop or a
 // call names may give a value and its token on to its caller.
-std::vector<Value> tokens_of(const Module& module, const Function& f) {
+std::vector<Value> tokens_of(const Functions& functions, const Function& f) {
     std::vector<Value> out(f.values.size());
     for (const Op& op : f.ops) {
         if (is_start(op))
             for (std::size_t r = 0; r + 1 < op.results.size(); ++r) out[op.results[r].index] = op.results.back();
         if (!runs_function(op)) continue;
-        const Function* g = module.find(called_function(op));
+        const auto g_at = functions.find(called_function(op));
+        const Function* g = g_at == functions.end() ? nullptr : g_at->second;
         if (g == nullptr || g->results.size() != op.results.size()) continue;
-        const std::vector<Value> inner = tokens_of(module, *g);
+        const std::vector<Value> inner = tokens_of(functions, *g);
         for (std::size_t r = 0; r < g->results.size(); ++r) {
             const Value token = inner[g->results[r].index];
             const auto at = std::find(g->results.begin(), g->results.end(), token) - g->results.begin();
@@ -39,11 +45,14 @@ std::vector<Value> tokens_of(const Module& module, const Function& f) {
 
 class Verifier {
   public:
-    Verifier(const Module& module, const Function& function) : module_(module), f_(function) {}
+    // `functions`: of the module; `tokens`: whether it has any.
+    Verifier(const Module& module, const Functions& functions, bool tokens, const Function& function)
+        : module_(module), functions_(functions), f_(function) {
+        tokens_ = tokens ? tokens_of(functions, function) : std::vector<Value>(function.values.size());
+    }
 
     void run() {
         defined_.assign(f_.values.size(), false);
-        tokens_ = tokens_of(module_, f_);
         require_that(f_.argument_info.empty() || f_.argument_info.size() == f_.arguments.size(),
                      "argument_info is neither empty nor as long as the arguments");
         require_that(f_.result_names.empty() || f_.result_names.size() == f_.results.size(),
@@ -60,9 +69,10 @@ class Verifier {
             require_that(v && v.index < f_.values.size() && defined_[v.index], "a result is not defined");
         for (Value v : f_.results) {
             const Value token = tokens_[v.index];
-            require_that(!token || (f_.is_loop_body() &&
-                                    std::find(f_.results.begin(), f_.results.end(), token) != f_.results.end()),
-                         fmt::format("%{} is a result, and no await stands before it", f_.info(v).name));
+            require_that(
+                !token ||
+                    (f_.is_loop_body() && std::find(f_.results.begin(), f_.results.end(), token) != f_.results.end()),
+                [&] { return fmt::format("%{} is a result, and no await stands before it", f_.info(v).name); });
         }
     }
 
@@ -72,7 +82,7 @@ class Verifier {
     void require_that(bool condition, const Text& what) const {
         if (!condition) require_that(false, std::string(what()));
     }
-    void require_that(bool condition, const std::string& what) const {
+    void require_that(bool condition, std::string_view what) const {
         if (condition) return;
         std::string where = op_ == nullptr ? std::string() : fmt::format(", in {}", op_->name);
         if (op_ != nullptr && !op_->provenance.nodes.empty()) where += " from " + op_->provenance.nodes.front();
@@ -101,9 +111,10 @@ class Verifier {
         const Type& type = f_.type(f_.arguments[k]);
         if (info.kind == ArgInfo::Kind::value) return;
         auto members = static_cast<std::size_t>(type.is_family() ? type.count : 1);
-        require_that(info.names.size() == members,
-                     fmt::format("argument {} has {} names for {} members", f_.info(f_.arguments[k]).name,
-                                 info.names.size(), members));
+        require_that(info.names.size() == members, [&] {
+            return fmt::format("argument {} has {} names for {} members", f_.info(f_.arguments[k]).name,
+                               info.names.size(), members);
+        });
     }
 
     // ---- collectives ----
@@ -194,7 +205,8 @@ class Verifier {
             loop = &op;
         }
         require_that(loop != nullptr && loop > op_, fmt::format("no loop over @{} comes later", body));
-        const Function* f = module_.find(body);
+        const auto at_body = functions_.find(body);
+        const Function* f = at_body == functions_.end() ? nullptr : at_body->second;
         bool runs_ahead = false;
         for (std::size_t k = 0; f != nullptr && k < f->ops.size(); ++k) {
             if (f->ops[k].attributes.integer("ahead", 0) == 0) continue;
@@ -214,12 +226,9 @@ class Verifier {
         const OpDef* def = find_op(op_->name);
         require_that(def != nullptr, "there is no such op");
         on_stream();
-        std::vector<std::optional<Type>> operands;
-        for (Value v : op_->operands) {
+        for (Value v : op_->operands)
             require_that(!v || (v.index < f_.values.size() && defined_[v.index]),
                          "an operand is used before it is defined");
-            operands.push_back(v ? std::optional<Type>(f_.type(v)) : std::nullopt);
-        }
         for (Value v : op_->results) define(v);
         collective();
         const Attributes& a = op_->attributes;
@@ -229,7 +238,7 @@ class Verifier {
         if (is_begin_ahead(*op_)) begins_ahead();
         std::vector<Type> expected;
         try {
-            expected = def->infer({operands, a});
+            expected = def->infer({operand_types(), a});
         } catch (const ShapeError& error) {
             require_that(false, error.what());
         }
@@ -239,6 +248,19 @@ class Verifier {
         for (std::size_t k = 0; k < expected.size(); ++k) same("result", k, f_.type(op_->results[k]), expected[k]);
     }
 
+    // Their memory is kept from op to op.
+    std::span<const std::optional<Type>> operand_types() {
+        const std::vector<Value>& operands = op_->operands;
+        if (types_.size() < operands.size()) types_.resize(operands.size());
+        for (std::size_t k = 0; k < operands.size(); ++k) {
+            if (operands[k])
+                types_[k] = f_.type(operands[k]);
+            else
+                types_[k].reset();
+        }
+        return {types_.data(), operands.size()};
+    }
+
     void same(const char* what, std::size_t k, const Type& actual, const Type& expected) const {
         require_that(actual == expected, [&] {
             return fmt::format("{} {} is {}, expected {}", what, k, to_string(actual), to_string(expected));
@@ -246,8 +268,9 @@ class Verifier {
     }
 
     const Function& callee(const std::string& name, bool kernel) const {
-        const Function* g = module_.find(name);
-        require_that(g != nullptr, [&] { return fmt::format("there is no function @{}", name); });
+        const auto at = functions_.find(name);
+        require_that(at != functions_.end(), [&] { return fmt::format("there is no function @{}", name); });
+        const Function* g = at->second;
         require_that(g->kind.starts_with("kernel:") == kernel,
                      [&] { return fmt::format("@{} is of kind \"{}\"", name, g->kind); });
         return *g;
@@ -291,9 +314,11 @@ class Verifier {
     }
 
     const Module& module_;
+    const Functions& functions_;
     const Function& f_;
     std::vector<bool> defined_;
     std::vector<Value> tokens_;  // by value: behind whose await it may be read
+    std::vector<std::optional<Type>> types_;
     const Op* op_ = nullptr;
 };
 
@@ -308,10 +333,15 @@ void verify(const Module& module) {
         check(name != "compute" && std::count(module.streams.begin(), module.streams.end(), name) == 1,
               fmt::format("the stream {} is named twice", name));
     }
-    std::set<std::string> names;
+    Functions functions;
+    bool tokens = false;
     for (const Function& f : module.functions) {
-        check(names.insert(f.name).second, "two functions are called " + f.name);
-        Verifier(module, f).run();
+        functions.emplace(f.name, &f);
+        tokens = tokens || std::any_of(f.ops.begin(), f.ops.end(), is_start);
+    }
+    for (const Function& f : module.functions) {
+        check(functions.at(f.name) == &f, [&] { return "two functions are called " + f.name; });
+        Verifier(module, functions, tokens, f).run();
     }
 }
 

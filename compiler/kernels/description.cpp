@@ -13,7 +13,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/kernels/evaluation.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 namespace {
@@ -410,7 +410,7 @@ std::optional<KernelDescription> try_describe_kernel(const Function& function, s
 KernelDescription describe_kernel(const Function& function) {
     std::string why;
     auto kernel = try_describe_kernel(function, &why);
-    check(kernel.has_value(), fmt::format("the kernel {} has no description: {}", function.name, why));
+    check(kernel.has_value(), [&] { return fmt::format("the kernel {} has no description: {}", function.name, why); });
     return std::move(*kernel);
 }
 

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "compiler/ir/op_def.h"
 #include "compiler/ops/user_ops.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 
@@ -63,13 +64,18 @@ const OpDef* find_op(std::string_view name) {
         auto at = user_ops().find(name);
         return at == user_ops().end() ? nullptr : &at->second;
     }
-    auto at = registry().find(name);
-    return at == registry().end() ? nullptr : &at->second;
+    static const std::unordered_map<std::string_view, const OpDef*> by_name = [] {
+        std::unordered_map<std::string_view, const OpDef*> all;
+        for (const auto& [own, def] : registry()) all.emplace(own, &def);
+        return all;
+    }();
+    const auto at = by_name.find(name);
+    return at == by_name.end() ? nullptr : at->second;
 }
 
 const OpDef& op_def(std::string_view name) {
     const OpDef* def = find_op(name);
-    check(def != nullptr, fmt::format("there is no op {}", name));
+    check(def != nullptr, [&] { return fmt::format("there is no op {}", name); });
     return *def;
 }
 
@@ -107,8 +113,8 @@ bool may_write_over(const Op& op, std::size_t r, std::size_t o) {
     return over < groups.groups * count && o == over;
 }
 
-void require(bool condition, const std::string& message) {
-    if (!condition) throw ShapeError(message);
+void require(bool condition, std::string_view message) {
+    if (!condition) throw ShapeError(std::string(message));
 }
 
 Tensor broadcast_tensor(const Tensor& t, const Dims& dims) {

@@ -52,8 +52,8 @@ void fail(std::string message, std::string help) {
     throw UserError(std::move(d));
 }
 
-void check(bool condition, const std::string& what) {
-    if (!condition) throw InternalError(what);
+void check(bool condition, std::string_view what) {
+    if (!condition) throw InternalError(std::string(what));
 }
 
 }  // namespace thunderc

@@ -55,6 +55,6 @@ class InternalError : public std::logic_error {
 [[noreturn]] void fail(std::string message, std::string help);
 
 // Throws InternalError where an invariant does not hold.
-void check(bool condition, const std::string& what);
+void check(bool condition, std::string_view what);
 
 }  // namespace thunderc

@@ -9,7 +9,7 @@
 #include "compiler/ir/structure.h"
 #include "compiler/passes/plan/plan_parts.h"
 #include "compiler/planned/step_form.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc::planning {
 
@@ -105,11 +105,12 @@ void FunctionPlanner::place_arguments() {
 
 Placement FunctionPlanner::parameter_place(Arena arena, const Type& type, const std::string& name) const {
     auto found = shared_.parameters.by_name.find(name);
-    check(found != shared_.parameters.by_name.end(), fmt::format("there is no parameter {} to lie beside", name));
+    check(found != shared_.parameters.by_name.end(),
+          [&] { return fmt::format("there is no parameter {} to lie beside", name); });
     const auto size = static_cast<std::int64_t>(size_of(type.dtype));
     const ParameterPlace& place = found->second;
     const bool own = arena == Arena::parameters || (arena == Arena::narrow_copies && place.base == 0);
-    check(own || place.trained, fmt::format("{} is frozen: nothing lies beside it", name));
+    check(own || place.trained, [&] { return fmt::format("{} is frozen: nothing lies beside it", name); });
     const std::int64_t base = arena == Arena::parameters ? place.base : 0;
     return {arena, base + place.offset * size, place.layer_stride * size, {}, {}};
 }
@@ -133,7 +134,7 @@ Placement FunctionPlanner::entry_argument(const Type& type, const ArgInfo& info)
         }
         case ArgInfo::Kind::scalar: {
             std::optional<std::int64_t> offset = step_scalar_offset(name);
-            check(offset.has_value(), fmt::format("there is no step scalar {}", name));
+            check(offset.has_value(), [&] { return fmt::format("there is no step scalar {}", name); });
             return {Arena::scalars, *offset, 0, {}, {}};
         }
         case ArgInfo::Kind::constant:
@@ -148,7 +149,7 @@ Placement FunctionPlanner::state_place(const Type& type, const std::string& name
     if (what == gradient_state) return parameter_place(Arena::gradients, type, parameter);
     if (what == narrow_copy_state) return parameter_place(Arena::narrow_copies, type, parameter);
     const auto state = shared_.states.by_name.find(name);
-    check(state != shared_.states.by_name.end(), fmt::format("there is no state {}", name));
+    check(state != shared_.states.by_name.end(), [&] { return fmt::format("there is no state {}", name); });
     return {Arena::optimizer, state->second.offset, state->second.layer_stride, {}, {}};
 }
 
@@ -164,7 +165,7 @@ void FunctionPlanner::place_results() {
             at(v) = {Arena::caller, 0, 0, {}, {}};
             continue;
         }
-        check(r < f_.result_names.size(), fmt::format("@{}: result {} has no name", f_.name, r));
+        check(r < f_.result_names.size(), [&] { return fmt::format("@{}: result {} has no name", f_.name, r); });
         const auto replaced = arguments.find(f_.result_names[r]);
         at(v) = replaced != arguments.end() ? at(replaced->second) : scalar_place(f_.result_names[r]);
     }
