@@ -7,34 +7,9 @@
 #include "compiler/ir/structure.h"
 #include "compiler/ops/linear.h"
 #include "compiler/passes/plan/plan_parts.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc::planning {
-
-// Largest first, each at the lowest place where no piece of an overlapping lifetime lies. A good heuristic for
-// interval packing; MiniMalloc's search would come closer to the optimum.
-std::int64_t assign_offsets(std::vector<Piece>& pieces) {
-    std::vector<std::size_t> order(pieces.size());
-    for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return pieces[a].bytes > pieces[b].bytes; });
-    std::int64_t total = 0;
-    std::vector<Piece> placed;  // by offset
-    for (std::size_t k : order) {
-        Piece& piece = pieces[k];
-        std::int64_t at = 0;
-        for (const Piece& other : placed) {
-            if (at + piece.bytes <= other.offset) break;
-            if (other.first <= piece.last && piece.first <= other.last) at = std::max(at, other.offset + other.bytes);
-        }
-        piece.offset = at;
-        placed.insert(std::upper_bound(placed.begin(), placed.end(), at,
-                                       [](std::int64_t offset, const Piece& other) { return offset < other.offset; }),
-                      piece);
-        total = std::max(total, aligned(at + piece.bytes));
-    }
-    return total;
-}
 
 std::vector<std::vector<Value>> FunctionPlanner::adjacent_results(const Op& op) {
     std::vector<std::vector<Value>> out;
@@ -94,7 +69,7 @@ void FunctionPlanner::place_scratch() {
             Value v = op.results[r];
             if (placed(v) || slot.contains(v) || piece_of.contains(v) || f_.type(v).kind == Type::Kind::token) continue;
             check(!f_.type(v).is_family() || is_family_op(op),
-                  fmt::format("@{}: a family from {} has no place", f_.name, op.name));
+                  [&] { return fmt::format("@{}: a family from {} has no place", f_.name, op.name); });
             // What a later sum adds to is written where the sum will be, before this op.
             const bool begins_here = first[v.index] == k;
             Value shared;
