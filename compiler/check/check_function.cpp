@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "compiler/analysis/views.h"
 #include "compiler/check/check_plan_parts.h"
+#include "compiler/ir/function_tools.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/structure.h"
@@ -67,6 +69,8 @@ class FunctionChecker {
         first_.assign(f_.values.size(), before);
         last_.assign(f_.values.size(), before);
         used_.assign(f_.values.size(), false);
+        is_argument_.assign(f_.values.size(), false);
+        for (Value v : f_.arguments) is_argument_[v.index] = true;
         for (std::uint32_t v = 0; v < f_.values.size(); ++v) roots_[v] = {v};
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
             const Op& op = f_.ops[k];
@@ -367,8 +371,44 @@ class FunctionChecker {
         std::int64_t first = 0, last = 0;
     };
 
+    // Objects that are needed now, by where they begin. Those of a length are found together: between a place less the
+    // most that one of them is long, and another, there are no more of them than have room there.
+    class Needed {
+      public:
+        void add(const Region& region, std::size_t object) {
+            by_length_[length_class(region)].emplace(region.begin(), object);
+        }
+        void remove(const Region& region, std::size_t object) {
+            auto& of_length = by_length_[length_class(region)];
+            auto [at, end] = of_length.equal_range(region.begin());
+            while (at != end && at->second != object) ++at;
+            if (at != end) of_length.erase(at);
+        }
+        // Those that may reach into the region, in order.
+        std::vector<std::size_t> around(const Region& region) const {
+            std::vector<std::size_t> out;
+            for (const auto& [width, of_length] : by_length_) {
+                const std::int64_t most = std::int64_t{1} << width;
+                const auto end = of_length.lower_bound(region.end());
+                for (auto at = of_length.upper_bound(region.begin() - most); at != end; ++at) out.push_back(at->second);
+            }
+            std::sort(out.begin(), out.end());
+            return out;
+        }
+
+      private:
+        // Of a length that is less than two to that power, and not less than half of it.
+        static int length_class(const Region& region) {
+            const std::int64_t length = std::max<std::int64_t>(region.end() - region.begin(), 0);
+            return std::min(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(length))), 62);
+        }
+
+        std::map<int, std::multimap<std::int64_t, std::size_t>> by_length_;
+    };
+
     void compare_values() {
         std::vector<Object> objects;
+        find_replaced();
         for (Value v : f_.arguments)
             if (!is_token(v)) objects.push_back({v, before, replaced(v) ? last_[v.index] : after()});
         for (const Op& op : f_.ops) {
@@ -378,17 +418,25 @@ class FunctionChecker {
         }
         std::stable_sort(objects.begin(), objects.end(),
                          [](const Object& a, const Object& b) { return a.first < b.first; });
-        std::map<Arena, std::vector<const Object*>> needed;  // by those that are written now
-        for (const Object& o : objects) {
+        std::map<Arena, Needed> needed;                   // by those that are written now
+        std::multimap<std::int64_t, std::size_t> ending;  // by the last op that needs them
+        for (std::size_t k = 0; k < objects.size(); ++k) {
+            const Object& o = objects[k];
+            for (auto at = ending.begin(); at != ending.end() && at->first < o.first; at = ending.erase(at)) {
+                const Region& region = place(objects[at->second].value);
+                needed[region.arena].remove(region, at->second);
+            }
             const Region& region = place(o.value);
-            std::vector<const Object*>& others = needed[region.arena];
-            std::erase_if(others, [&](const Object* other) {
-                if (other->last < o.first) return true;
-                if (overlap(place(other->value), region)) meet(*other, o);
-                return false;
-            });
-            others.push_back(&o);
+            Needed& others = needed[region.arena];
+            for (std::size_t other : others.around(region))
+                if (overlap(place(objects[other].value), region)) meet(objects[other], o);
+            others.add(region, k);
+            ending.emplace(o.last, k);
         }
+        compare_work(objects);
+    }
+
+    void compare_work(const std::vector<Object>& objects) {
         for (std::size_t a = 0; a < work_.size(); ++a) {
             const Work& w = work_[a];
             for (const Object& o : objects)
@@ -396,21 +444,27 @@ class FunctionChecker {
                     std::find(w.own.begin(), w.own.end(), o.value) == w.own.end())
                     violation(fmt::format("{} and {} share bytes during {}", name(o.value), w.name,
                                           f_.ops[static_cast<std::size_t>(w.op)].name));
-            for (std::size_t b = a + 1; b < work_.size(); ++b)
-                if (work_[b].op == w.op && overlap(work_[b].region, w.region))
+            for (std::size_t b = a + 1; b < work_.size() && work_[b].op == w.op; ++b)
+                if (overlap(work_[b].region, w.region))
                     violation(fmt::format("{} and {} share bytes", w.name, work_[b].name));
         }
     }
 
     // An argument whose place a result takes is not needed after its last reader; every other one is its owner's.
     bool replaced(Value argument) const {
-        return std::any_of(f_.results.begin(), f_.results.end(),
-                           [&](Value r) { return root(r) != argument && place(r) == place(argument); });
+        const auto [begin, end] = results_at_.equal_range(beginning(argument));
+        return std::any_of(begin, end, [&](const auto& entry) {
+            return root(entry.second) != argument && place(entry.second) == place(argument);
+        });
     }
 
-    bool is_argument(Value v) const {
-        return std::find(f_.arguments.begin(), f_.arguments.end(), v) != f_.arguments.end();
+    std::pair<Arena, std::int64_t> beginning(Value v) const { return {place(v).arena, place(v).offset}; }
+
+    void find_replaced() {
+        for (Value r : f_.results) results_at_.emplace(beginning(r), r);
     }
+
+    bool is_argument(Value v) const { return is_argument_[v.index]; }
 
     // A family that a loop collects of what goes into each layer is the chain of slots itself: its first member is the
     // value that goes into the loop.
@@ -455,12 +509,14 @@ class FunctionChecker {
 
     // Whether `op` may write its result over every operand in these bytes.
     bool written_over(const Op& op, Value content, Value result) {
-        const auto r =
-            static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), result) - op.results.begin());
+        index(op);
+        const std::size_t r = result_of_.at(result);
         const bool dense = f_.info(result).placement.strides.empty();
-        for (std::size_t o = 0; o < op.operands.size(); ++o) {
+        const auto [begin, end] = operands_of_.equal_range(content);
+        for (auto at = begin; at != end; ++at) {
+            const std::size_t o = at->second;
             const Value v = op.operands[o];
-            if (!v || root(v) != content || !overlap(place(v), place(result))) continue;
+            if (!overlap(place(v), place(result))) continue;
             if (is_loop(op) && o < carry_count(op)) {
                 if (r != o) return false;  // the slots of one carried value
                 continue;
@@ -469,6 +525,16 @@ class FunctionChecker {
             if (!same || !pair_allowed(op, r, o)) return false;
         }
         return true;
+    }
+
+    // Where the results of the op stand, and its operands by their contents. The optimizer's has thousands.
+    void index(const Op& op) {
+        if (std::exchange(indexed_, &op) == &op) return;
+        result_of_.clear();
+        operands_of_.clear();
+        for (std::size_t r = 0; r < op.results.size(); ++r) result_of_.try_emplace(op.results[r], r);
+        for (std::size_t o = 0; o < op.operands.size(); ++o)
+            if (op.operands[o]) operands_of_.emplace(root(op.operands[o]), o);
     }
 
     static std::size_t carry_count(const Op& op) { return loop_carried(op); }
@@ -494,6 +560,11 @@ class FunctionChecker {
     std::vector<bool> used_;
     std::vector<Region> places_;
     std::vector<Work> work_;
+    std::multimap<std::pair<Arena, std::int64_t>, Value> results_at_;
+    Mask is_argument_;  // by value
+    const Op* indexed_ = nullptr;
+    std::map<Value, std::size_t> result_of_;
+    std::multimap<Value, std::size_t> operands_of_;
     bool sound_ = true;
 };
 

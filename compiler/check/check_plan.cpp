@@ -120,15 +120,30 @@ void PlanChecker::compare_with_parameters() {
     }
 }
 
+// Equal ones in one place, of which there may be thousands, are compared with others as one.
 void PlanChecker::compare_constants() {
-    for (std::size_t a = 0; a < constants.size(); ++a)
-        for (std::size_t b = a + 1; b < constants.size(); ++b) {
-            const auto& [region_a, expr_a, where_a] = constants[a];
-            const auto& [region_b, expr_b, where_b] = constants[b];
-            if (!overlap(region_a, region_b) || (region_a == region_b && equal(*expr_a, *expr_b))) continue;
-            violation(fmt::format("the constants {} ({}) and {} ({}) share bytes and differ", where_a, text(region_a),
-                                  where_b, text(region_b)));
-        }
+    std::map<std::pair<Arena, std::int64_t>, std::vector<std::vector<std::size_t>>> equals;  // by where they begin
+    std::int64_t longest = 0;
+    for (std::size_t b = 0; b < constants.size(); ++b) {
+        const auto& [region_b, expr_b, where_b] = constants[b];
+        std::vector<std::size_t>* own = nullptr;
+        const auto end = equals.lower_bound({region_b.arena, region_b.end()});
+        for (auto at = equals.upper_bound({region_b.arena, region_b.begin() - longest}); at != end; ++at)
+            for (std::vector<std::size_t>& others : at->second) {
+                const auto& [region_a, expr_a, where_a] = constants[others.front()];
+                if (region_a == region_b && equal(*expr_a, *expr_b)) {
+                    own = &others;
+                    continue;
+                }
+                if (!overlap(region_a, region_b)) continue;
+                for (std::size_t a : others)
+                    violation(fmt::format("the constants {} ({}) and {} ({}) share bytes and differ",
+                                          std::get<2>(constants[a]), text(region_a), where_b, text(region_b)));
+            }
+        if (own == nullptr) own = &equals[{region_b.arena, region_b.begin()}].emplace_back();
+        own->push_back(b);
+        longest = std::max(longest, region_b.end() - region_b.begin());
+    }
 }
 
 bool PlanChecker::lies_as_its_parameter(const Region& state, std::int64_t size) const {
