@@ -13,7 +13,6 @@
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
 #include "compiler/ir/structure.h"
-#include "compiler/kernels/costs.h"
 #include "compiler/passes/fusion/kernel_functions.h"
 #include "compiler/passes/fusion/kernel_groups.h"
 #include "compiler/passes/fusion/kernel_places.h"
@@ -51,16 +50,14 @@ class Rebuild {
         out_.module_class = f_.module_class;
         out_.argument_info = f_.argument_info;
         out_.result_names = f_.result_names;
+        moved_.resize(f_.values.size());
         for (Value v : f_.arguments) {
-            moved_[v] = out_.add_value(f_.type(v), f_.info(v).name);
-            out_.arguments.push_back(moved_[v]);
+            moved_[v.index] = out_.add_value(f_.type(v), f_.info(v).name);
+            out_.arguments.push_back(moved_[v.index]);
         }
-        extracted_.resize(g_.groups().size());
-        for (int g = 0; g < static_cast<int>(extracted_.size()); ++g) {
-            if (g_.members(g).empty()) continue;
-            extracted_[static_cast<std::size_t>(g)] = g_.extract(g);
-            extracted_[static_cast<std::size_t>(g)].place = places_.of(g);
-        }
+        operands_.resize(g_.groups().size());
+        for (int g = 0; g < static_cast<int>(operands_.size()); ++g)
+            if (!g_.members(g).empty()) operands_[static_cast<std::size_t>(g)] = g_.operands_read(g);
         // A kernel's call stands where the last of its ops stood, or as soon after as what it reads is there.
         const std::vector<bool> needed = needed_ops();
         done_.assign(f_.ops.size(), false);
@@ -68,7 +65,7 @@ class Rebuild {
             const bool last = g_.of(k) == none || g_.members(g_.of(k)).back() == k;
             if (needed[static_cast<std::size_t>(k)] && last) place(k);
         }
-        for (Value v : f_.results) out_.results.push_back(moved_.at(v));
+        for (Value v : f_.results) out_.results.push_back(moved_[v.index]);
         return std::move(out_);
     }
 
@@ -76,7 +73,7 @@ class Rebuild {
     const Op& op(int k) const { return f_.ops[static_cast<std::size_t>(k)]; }
     int definition(Value v) const { return g_.uses().definition[v.index]; }
     const std::vector<Value>& operands_of(int k) const {
-        return g_.of(k) == none ? op(k).operands : extracted_[static_cast<std::size_t>(g_.of(k))].operands;
+        return g_.of(k) == none ? op(k).operands : operands_[static_cast<std::size_t>(g_.of(k))];
     }
 
     // Ops whose results are still read, now that kernels have their own views and constants.
@@ -109,17 +106,18 @@ class Rebuild {
             if (v && definition(v) >= 0) place(definition(v));
         }
         std::vector<Value> operands;
-        for (Value v : operands_of(k)) operands.push_back(v ? moved_.at(v) : Value{});
+        for (Value v : operands_of(k)) operands.push_back(v ? moved_[v.index] : Value{});
         if (g_.of(k) != none) return place_kernel(g_.of(k), operands);
         done_[static_cast<std::size_t>(k)] = true;
         const std::vector<Value> results = builder_.clone(op(k), operands, f_);
         forget_origin(out_.ops.back());
-        for (std::size_t r = 0; r < results.size(); ++r) moved_[op(k).results[r]] = results[r];
+        for (std::size_t r = 0; r < results.size(); ++r) moved_[op(k).results[r].index] = results[r];
     }
 
     void place_kernel(int g, const std::vector<Value>& operands) {
         for (int member : g_.members(g)) done_[static_cast<std::size_t>(member)] = true;
-        Extracted& kernel = extracted_[static_cast<std::size_t>(g)];
+        Extracted kernel = g_.extract(g);
+        kernel.place = places_.of(g);
         builder_.set_provenance(kernel.provenance);
         std::vector<Type> types;
         std::vector<std::string> names;
@@ -129,11 +127,11 @@ class Rebuild {
         }
         const std::string name = kernels_.add(kernel);
         const std::vector<Value> results = builder_.emit_typed("fused", operands, {{"kernel", name}}, types, names);
-        for (std::size_t r = 0; r < results.size(); ++r) moved_[kernel.results[r]] = results[r];
+        for (std::size_t r = 0; r < results.size(); ++r) moved_[kernel.results[r].index] = results[r];
         const Group& group = g_.groups()[static_cast<std::size_t>(g)];
         report_.done("fuse", g_.where(g),
                      fmt::format("{}: {} ops in one kernel that moves {} bytes; apart they move {}", name,
-                                 group.ops.size(), bytes_moved(*group.description), g_.bytes_apart(g)));
+                                 group.ops.size(), group.bytes, g_.bytes_apart(g)));
     }
 
     const KernelGroups& g_;
@@ -143,9 +141,9 @@ class Rebuild {
     Report& report_;
     Function out_;
     Builder builder_;
-    std::map<Value, Value> moved_;
+    std::vector<Value> moved_;  // by value
     std::vector<bool> done_;
-    std::vector<Extracted> extracted_;  // by group
+    std::vector<std::vector<Value>> operands_;  // by group
 };
 
 // A concatenation of more than a kernel takes in, as one of concatenations.
@@ -178,11 +176,11 @@ void split_concats(Function& f) {
     }
 }
 
-Function fuse_function(const Function& function, const FuseOptions& options, KernelFunctions& kernels, Report& report) {
+Function fuse_function(const Function& function, const FuseOptions& options, KernelFacts& facts,
+                       KernelFunctions& kernels, Report& report) {
     Function current = function;
     split_concats(current);
     constexpr int most_rounds = 8;
-    KernelFacts facts;
     for (int round = 0;; ++round) {
         KernelGroups groups(current, facts);
         if (options.fuse) groups.merge_all();
@@ -203,9 +201,11 @@ Function fuse_function(const Function& function, const FuseOptions& options, Ker
 
 Module fuse(Module module, const FuseOptions& options, Report& report) {
     KernelFunctions kernels(module);
+    KernelFacts facts;
     std::vector<Function> functions;
     for (const Function& function : module.functions) {
-        functions.push_back(function.kind.empty() ? fuse_function(function, options, kernels, report) : function);
+        functions.push_back(function.kind.empty() ? fuse_function(function, options, facts, kernels, report)
+                                                  : function);
     }
     for (const auto& [before, now] : kernels.rename_shared()) {
         for (Function& function : functions)

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -17,7 +18,24 @@ namespace thunderc {
 // that they bring along.
 struct KernelOutline {
     std::vector<Value> operands, results;
-    std::vector<std::uint32_t> text;  // equal for equal kernels of a function's values
+    // Equal for kernels that compute the same of their operands: the kinds of their ops, and how these read one
+    // another, whatever values of a function they are.
+    std::vector<std::uint32_t> text;
+};
+
+// A number for each kind of op: what is of one kind has the same name, attributes and types.
+class OpKinds {
+  public:
+    std::uint32_t of(const Function& f, const Op& op);
+
+  private:
+    struct Kind {
+        std::string name;
+        Attributes attributes;
+        std::vector<std::optional<Type>> types;  // of operands, then of results
+    };
+    std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
+    std::vector<Kind> kinds_;
 };
 
 struct KernelFact {
@@ -28,12 +46,14 @@ struct KernelFact {
     // dimensions on the way: a loop over the result as it lies there.
     bool plain = false;
     std::size_t values = 0;  // that the kernel computes with
+    std::vector<bool> read;  // by operand: some loop reads it
 };
 
-// Facts by outline. Ops are grouped anew when some of their values are computed in several kernels; most of the kernels
-// that are tried then have been tried before. Values keep their numbers meanwhile.
+// Facts by outline, of all functions of a module: layers that are written out have the same kernels, and where ops are
+// grouped anew, as some of their values are computed in several kernels, most that are tried have been tried before.
 class KernelFacts {
   public:
+    std::uint32_t kind_of(const Function& f, const Op& op) { return kinds_.of(f, op); }
     const KernelFact* find(const KernelOutline& kernel) const {
         const auto at = facts_.find(kernel.text);
         return at == facts_.end() ? nullptr : &at->second;
@@ -52,6 +72,7 @@ class KernelFacts {
         }
     };
     std::unordered_map<std::vector<std::uint32_t>, KernelFact, Hash> facts_;
+    OpKinds kinds_;
 };
 
 }  // namespace thunderc

@@ -272,12 +272,8 @@ KernelFunctions::KernelFunctions(const Module& module) {
 }
 
 std::string KernelFunctions::add(const Extracted& kernel) {
-    const Roles roles(kernel);
-    Function function = kernel.function;
-    roles.name(function);
-    name_beside(function, kernel.composite);
-    for (Op& op : function.ops) forget_origin(op);
-    Function canonical = function;
+    Function canonical = kernel.function;
+    for (Op& op : canonical.ops) forget_origin(op);
     for (ValueInfo& info : canonical.values) info.name = "v";
     canonical.name.clear();
     PrintOptions options;
@@ -289,6 +285,10 @@ std::string KernelFunctions::add(const Extracted& kernel) {
         return at->second;
     }
 
+    Function function = kernel.function;
+    Roles(kernel).name(function);
+    name_beside(function, kernel.composite);
+    for (Op& op : function.ops) forget_origin(op);
     const KernelDescription description = describe_kernel(function);
     function.kind = "kernel:" + description.kind;
     function.scope = kernel.provenance.scope;

@@ -15,7 +15,7 @@
 #include "compiler/kernels/ties.h"
 #include "compiler/passes/fusion/claim.h"
 #include "compiler/passes/precision/widen_kernel.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 namespace {
@@ -56,7 +56,12 @@ void forget_origin(Op& op) {
 }
 
 KernelGroups::KernelGroups(const Function& function, KernelFacts& facts)
-    : f_(function), uses_(function), facts_(facts), seen_(function.values.size(), 0) {
+    : f_(function),
+      uses_(function),
+      facts_(facts),
+      seen_(function.values.size(), 0),
+      number_(function.values.size(), 0),
+      kinds_(function.ops.size()) {
     find_compared();
     classify();
     check_each();
@@ -150,7 +155,12 @@ bool KernelGroups::begin_with_one(int g) {
 void KernelGroups::describe_all() {
     for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
         if (at(g).ops.empty()) continue;
-        at(g).description = describe_kernel(extract(at(g).ops, g).function);
+        const KernelOutline kernel = outline(at(g).ops, g);
+        const KernelFact& fact = fact_of(at(g).ops, g, kernel);
+        check(fact.why.empty(), [&] { return "a kernel has no description: " + fact.why; });
+        at(g).operands = kernel.operands;
+        at(g).bytes = fact.bytes;
+        at(g).read = fact.read;
     }
 }
 
@@ -168,7 +178,12 @@ const KernelFact& KernelGroups::fact_of(const std::vector<int>& ops, int group, 
         fact.cost = cost_of(*description);
         fact.bytes = bytes_moved(*description);
         fact.plain = ops.size() == 1 && is_plain(ops.front(), *description);
-        for (const KernelNest& nest : description->nests) fact.values += nest.nodes.size();
+        fact.read.assign(extracted.operands.size(), false);
+        for (const KernelNest& nest : description->nests) {
+            fact.values += nest.nodes.size();
+            for (const KernelNode& node : nest.nodes)
+                if (node.kind == KernelNode::Kind::load) fact.read[node.operand] = true;
+        }
     }
     return facts_.add(kernel, std::move(fact));
 }
@@ -271,18 +286,31 @@ bool KernelGroups::escapes(Value v, int group) const {
     return false;
 }
 
+std::uint32_t KernelGroups::kind_of(int k) {
+    std::optional<std::uint32_t>& kind = kinds_[static_cast<std::size_t>(k)];
+    if (!kind) kind = facts_.kind_of(f_, op(k));
+    return *kind;
+}
+
 KernelOutline KernelGroups::outline(const std::vector<int>& members, int group) {
     KernelOutline out;
     ++walk_;
+    std::uint32_t numbers = 0;
+    auto number = [&](Value v) {
+        seen_[v.index] = walk_;
+        number_[v.index] = numbers++;
+    };
     auto note = [&](int k) {
-        out.text.push_back(op(k).results[0].index);
-        for (Value operand : op(k).operands) out.text.push_back(operand.index);
+        out.text.push_back(kind_of(k));
+        for (Value operand : op(k).operands) out.text.push_back(number_[operand.index]);
+        number(op(k).results[0]);
     };
     auto import = [&](auto& self, Value v) -> void {
-        if (std::exchange(seen_[v.index], walk_) == walk_) return;
+        if (seen_[v.index] == walk_) return;
         const int k = definition(v);
         if (!is_transparent(k)) {
             out.operands.push_back(v);
+            number(v);
             return;
         }
         for (Value operand : op(k).operands) self(self, operand);
@@ -290,7 +318,6 @@ KernelOutline KernelGroups::outline(const std::vector<int>& members, int group) 
     };
     for (int k : members) {
         for (Value operand : op(k).operands) import(import, operand);
-        seen_[op(k).results[0].index] = walk_;
         note(k);
     }
     out.text.push_back(Value::none_index);
@@ -298,7 +325,7 @@ KernelOutline KernelGroups::outline(const std::vector<int>& members, int group) 
         const Value v = op(k).results[0];
         if (!escapes(v, group)) continue;
         out.results.push_back(v);
-        out.text.push_back(v.index);
+        out.text.push_back(2 * number_[v.index] + (compared_[v.index] ? 1 : 0));
     }
     return out;
 }
@@ -374,13 +401,8 @@ Extracted KernelGroups::extract(int group) const {
     const Group& of = groups_[static_cast<std::size_t>(group)];
     Extracted out = extract(of.ops, group);
     say_where_from(out, of.ops);
-    std::vector<bool> read(out.operands.size(), false);
-    for (const KernelNest& nest : of.description->nests) {
-        for (const KernelNode& node : nest.nodes)
-            if (node.kind == KernelNode::Kind::load) read[node.operand] = true;
-    }
-    for (std::size_t k = read.size(); k-- > 0;) {
-        if (read[k]) continue;
+    for (std::size_t k = of.read.size(); k-- > 0;) {
+        if (of.read[k]) continue;
         Op zeros;
         zeros.name = "constant";
         zeros.results = {out.function.arguments[k]};
@@ -389,6 +411,14 @@ Extracted KernelGroups::extract(int group) const {
         out.function.arguments.erase(out.function.arguments.begin() + static_cast<std::ptrdiff_t>(k));
         out.operands.erase(out.operands.begin() + static_cast<std::ptrdiff_t>(k));
     }
+    return out;
+}
+
+std::vector<Value> KernelGroups::operands_read(int group) const {
+    const Group& of = groups_[static_cast<std::size_t>(group)];
+    std::vector<Value> out;
+    for (std::size_t k = 0; k < of.operands.size(); ++k)
+        if (of.read[k]) out.push_back(of.operands[k]);
     return out;
 }
 

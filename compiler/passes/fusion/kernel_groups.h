@@ -33,14 +33,16 @@ struct Extracted {
 
 struct Group {
     std::vector<int> ops;         // indices into the function's ops, ascending; empty: merged into another
-    std::vector<Value> operands;  // what the kernel reads
+    std::vector<Value> operands;  // what the kernel is given
     std::optional<double> cost;   // where somebody has asked for it
     double most = 0;              // what it costs at most
     bool plain = false;           // all ops are, and their results have the same dimensions
     std::size_t values = 0;       // that the kernel computes with at most
     int composite = 0;            // what all ops were part of: a number, or one of the two below
     int version = 0;              // counts what was merged into it
-    std::optional<KernelDescription> description;  // of a group that becomes a kernel
+    // Of a group that becomes a kernel:
+    std::int64_t bytes = 0;  // that it moves
+    std::vector<bool> read;  // by operand: the kernel reads it
 };
 
 // Marks the ops that compute a value again where it is read; such a value is not computed again once more.
@@ -75,6 +77,8 @@ class KernelGroups {
     // Of a group that was described. Without what the kernel would be given and never read: parts of a concatenation
     // that no result shows.
     Extracted extract(int group) const;
+    // The operands that this kernel will have.
+    std::vector<Value> operands_read(int group) const;
 
     // The groups whose results an op reads, through views, the nearest first.
     std::vector<int> producers(int k) const;
@@ -99,6 +103,7 @@ class KernelGroups {
     bool must_copy(int k) const;
     bool read_by_kernels_alone(Value v) const;
 
+    std::uint32_t kind_of(int k);
     // A kernel of these ops, which have the number of one group.
     KernelOutline outline(const std::vector<int>& ops, int group);
     Extracted extract(const std::vector<int>& ops, int group) const;
@@ -138,6 +143,8 @@ class KernelGroups {
     std::vector<std::vector<int>> read_through_views_;  // by op: ops whose results it reads in another shape
     std::map<std::string, int> composites_;             // numbers of what ops were part of
     std::vector<int> seen_;                             // by value: the last walk that came by
+    std::vector<std::uint32_t> number_;                 // by value: its number in that walk's outline
+    std::vector<std::optional<std::uint32_t>> kinds_;   // by op, where it was asked for
     int walk_ = 0;
 };
 
