@@ -6,14 +6,6 @@
 #include "compiler/analysis/views.h"
 
 namespace thunderc {
-namespace {
-
-const Op* definition_of(const Function& f, const Uses& uses, Value v) {
-    const std::int32_t k = uses.definition[v.index];
-    return k < 0 ? nullptr : &f.ops[static_cast<std::size_t>(k)];
-}
-
-}  // namespace
 
 std::optional<SliceRange> slice_range(const Function& function, const Op& op) {
     const std::optional<ViewIndex> view = view_index(function, op);

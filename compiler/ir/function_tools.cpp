@@ -173,4 +173,13 @@ std::string ValueNames::unique(const std::string& wanted) {
     return name;
 }
 
+const Op* definition_of(const Function& function, const Uses& uses, Value v) {
+    const std::int32_t k = uses.definition[v.index];
+    return k < 0 ? nullptr : &function.ops[static_cast<std::size_t>(k)];
+}
+
+std::size_t index_of(const std::vector<Value>& values, Value v) {
+    return static_cast<std::size_t>(std::find(values.begin(), values.end(), v) - values.begin());
+}
+
 }  // namespace thunderc

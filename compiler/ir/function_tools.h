@@ -58,4 +58,9 @@ class ValueNames {
     std::unordered_set<std::string> taken_;
 };
 
+// The op that makes a value; nullptr for an argument.
+const Op* definition_of(const Function& function, const Uses& uses, Value v);
+// Where a value stands among others; their number where it does not.
+std::size_t index_of(const std::vector<Value>& values, Value v);
+
 }  // namespace thunderc

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -68,6 +69,16 @@ inline void expect_equal_programs(const Module& before, const Module& after) {
             }
         }
     }
+}
+
+// What a pass makes of the text: sound, and with the same values.
+inline Module after_pass(const std::string& text, const std::function<Module(Module, Report&)>& pass) {
+    const Module before = module_of(text);
+    Report report;
+    Module after = pass(before, report);
+    verify(after);
+    expect_equal_programs(before, after);
+    return after;
 }
 
 }  // namespace thunderc::testing

@@ -21,6 +21,7 @@
 #include "compiler/frontend/onnx/user_operators.h"
 #include "compiler/frontend/shared/dimensions.h"
 #include "compiler/frontend/shared/inputs.h"
+#include "compiler/frontend/shared/stored_types.h"
 #include "compiler/frontend/shared/wrapper.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ops/user_ops.h"
@@ -183,13 +184,7 @@ DType Importer::dtype(std::int32_t data_type, const std::string& what) {
     const std::optional<DType> stored = stored_float(data_type);
     if (stored && *stored != *dtype && !warned_f32_) {
         warned_f32_ = true;
-        const DTypeRow& row = row_of(*stored);
-        const bool as_stored = options_.dtype == "auto" ? row.as_exported : options_.dtype == row.name;
-        if (as_stored && options_.transform == Transform::train)
-            report_.done("precision", what,
-                         fmt::format("is {}: so are products, and the parameters once more in float32", row.torch));
-        else
-            report_.warning("precision", what, fmt::format("is {}: computed in float32", row.torch));
+        say_how_it_is_computed(*stored, what, options_, report_);
     }
     return *dtype;
 }

@@ -12,6 +12,7 @@
 #include "compiler/frontend/pt2/pt2_frontend.h"
 #include "compiler/frontend/pt2/shape_expression.h"
 #include "compiler/frontend/shared/inputs.h"
+#include "compiler/frontend/shared/stored_types.h"
 #include "compiler/frontend/shared/wrapper.h"
 #include "compiler/support/error.h"
 
@@ -127,13 +128,7 @@ DType Importer::dtype(ScalarType type, const std::string& what) {
     const std::optional<DType> stored = stored_float(type);
     if (stored && *stored != *dtype && !warned_precision_) {
         warned_precision_ = true;
-        const DTypeRow& row = row_of(*stored);
-        const bool as_stored = options_.dtype == "auto" ? row.as_exported : options_.dtype == row.name;
-        if (as_stored && options_.transform == Transform::train)
-            report_.done("precision", what,
-                         fmt::format("is {}: so are products, and the parameters once more in float32", row.torch));
-        else
-            report_.warning("precision", what, fmt::format("is {}: computed in float32", row.torch));
+        say_how_it_is_computed(*stored, what, options_, report_);
     }
     return *dtype;
 }

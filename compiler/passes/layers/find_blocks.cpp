@@ -66,10 +66,7 @@ class BlockFinder {
     // ---- what stands in the row
     // --------------------------------------------------------------------------------------
 
-    const Op* producer(Value v) const {
-        std::int32_t k = uses_.definition[v.index];
-        return k < 0 ? nullptr : &f_.ops[static_cast<std::size_t>(k)];
-    }
+    const Op* producer(Value v) const { return definition_of(f_, uses_, v); }
 
     void classify() {
         from_parameter_.assign(f_.values.size(), false);

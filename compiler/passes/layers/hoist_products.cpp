@@ -17,17 +17,12 @@
 namespace thunderc {
 namespace {
 
-std::size_t place_of_argument(const Function& body, Value v) {
-    return static_cast<std::size_t>(std::find(body.arguments.begin(), body.arguments.end(), v) -
-                                    body.arguments.begin());
-}
-
 // What an operand of an op of the body is to the loop.
 enum class Given : std::uint8_t { nothing, by_step, to_all, within };
 
 Given given(const Op& loop, const Function& body, Value v) {
     if (!v) return Given::nothing;
-    const std::size_t k = place_of_argument(body, v);
+    const std::size_t k = index_of(body.arguments, v);
     const std::size_t by_step = loop_carried(loop), shared = by_step + loop_per_layer(loop);
     if (k < by_step || k == body.arguments.size()) return Given::within;
     return k < shared ? Given::by_step : Given::to_all;
@@ -52,7 +47,7 @@ bool can_be_hoisted(const Function& f, const Op& loop, const Function& body, con
         if (is != Given::nothing && is != (has_rows ? Given::by_step : Given::to_all)) return false;
         // A row is more than one number, and there is an axis of rows.
         if (is == Given::by_step && (body.type(op.operands[o]).rank() < 2 ||
-                                     !whole_of(f, loop.operands[place_of_argument(body, op.operands[o])])))
+                                     !whole_of(f, loop.operands[index_of(body.arguments, op.operands[o])])))
             return false;
         rows = rows || is == Given::by_step;
     }
@@ -89,7 +84,7 @@ void hoist(Function& f, std::size_t at, Function& body, std::size_t index) {
             operands.emplace_back();
             continue;
         }
-        const Value outside = loop.operands[place_of_argument(body, v)];
+        const Value outside = loop.operands[index_of(body.arguments, v)];
         if (given(loop, body, v) != Given::by_step) {
             operands.push_back(outside);
             continue;

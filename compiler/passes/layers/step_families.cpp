@@ -11,17 +11,12 @@
 namespace thunderc {
 namespace {
 
-const Op* definition(const Function& f, const Uses& uses, Value v) {
-    const std::int32_t k = uses.definition[v.index];
-    return k < 0 ? nullptr : &f.ops[static_cast<std::size_t>(k)];
-}
-
 using LastMembers = std::map<Value, FamilyMember>;
 
 // The family of which a value is a member, perhaps seen with other dimensions.
 std::optional<FamilyMember> member_of(const Function& f, const Uses& uses, const LastMembers& carried, Value v) {
-    const Op* op = definition(f, uses, v);
-    for (; op != nullptr && op->name == "reshape"; op = definition(f, uses, v)) v = op->operands[0];
+    const Op* op = definition_of(f, uses, v);
+    for (; op != nullptr && op->name == "reshape"; op = definition_of(f, uses, v)) v = op->operands[0];
     if (const auto at = carried.find(v); at != carried.end()) return at->second;
     if (op == nullptr || !is_member_op(*op)) return std::nullopt;
     return FamilyMember{op->operands[0], op->attributes.integer("index")};
@@ -37,7 +32,7 @@ Value family_of_concat(const Function& f, const Uses& uses, const LastMembers& c
         if (k == 0) family = member->family;
         if (*member != FamilyMember{family, static_cast<std::int64_t>(k)}) return {};
     }
-    const Op* loop = definition(f, uses, family);
+    const Op* loop = definition_of(f, uses, family);
     const bool whole = f.type(family).count == static_cast<std::int64_t>(op.operands.size());
     return whole && loop != nullptr && is_loop(*loop) ? family : Value{};
 }

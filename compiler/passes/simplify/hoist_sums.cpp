@@ -24,10 +24,6 @@ struct StepSum {
     std::vector<std::optional<std::size_t>> carried;  // by result; none: nobody reads it
 };
 
-std::size_t index_in(const std::vector<Value>& values, Value v) {
-    return static_cast<std::size_t>(std::find(values.begin(), values.end(), v) - values.begin());
-}
-
 // Whether each operand is summed along its first axis, and no other.
 bool sums_first_axes(const Function& f, const Op& op) {
     const OpDef& def = op_def(op.name);
@@ -67,7 +63,7 @@ class LoopSums {
     }
 
     bool is_family(Value v) const {  // the body has one of it for each step
-        const std::size_t k = index_in(body_.arguments, v);
+        const std::size_t k = index_of(body_.arguments, v);
         return k >= carried_ && k < carried_ + per_layer_;
     }
 
@@ -78,7 +74,7 @@ class LoopSums {
         const Op& add = body_.ops[static_cast<std::size_t>(uses_.users[v.index][0])];
         if (add.name != "add") return std::nullopt;
         const Value before = add.operands[add.operands[0] == v ? 1 : 0], next = add.results[0];
-        const std::size_t k = index_in(body_.arguments, before);
+        const std::size_t k = index_of(body_.arguments, before);
         if (k >= carried_ || body_.results[k] != next || body_.type(before) != body_.type(v)) return std::nullopt;
         const bool read = !uses_.single_user(before) || !uses_.users[next.index].empty() ||
                           std::count(body_.results.begin(), body_.results.end(), next) != 1;
@@ -124,7 +120,7 @@ void hoist(Function& f, std::size_t at, Function& body, const StepSum& sum) {
     const std::int64_t n = loop_count(loop);
     std::vector<Value> families;
     for (Value v : sum.product.operands) {
-        const std::size_t argument = index_in(body.arguments, v);
+        const std::size_t argument = index_of(body.arguments, v);
         if (argument < body.arguments.size()) {
             families.push_back(loop.operands[argument]);
             continue;

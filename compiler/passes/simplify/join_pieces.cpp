@@ -69,10 +69,7 @@ class PieceJoiner {
         return out;
     }
 
-    const Op* definition(Value v) const {
-        const std::int32_t k = v ? uses_.definition[v.index] : -1;
-        return k < 0 ? nullptr : &f_.ops[static_cast<std::size_t>(k)];
-    }
+    const Op* definition(Value v) const { return v ? definition_of(f_, uses_, v) : nullptr; }
 
     bool can_be_joined(const Op& op) const {
         const OpDef& def = op_def(op.name);

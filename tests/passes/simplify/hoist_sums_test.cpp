@@ -8,17 +8,12 @@
 namespace thunderc {
 namespace hoist_sums_test {
 
-using testing::expect_equal_programs;
+using testing::after_pass;
 using testing::functions_of;
 using testing::module_of;
 
 Module hoisted(const std::string& text, const HoistSumsOptions& options = {}) {
-    const Module m = module_of(text);
-    Report report;
-    Module out = hoist_sums(m, options, report);
-    verify(out);
-    expect_equal_programs(m, out);
-    return out;
+    return after_pass(text, [&](Module m, Report& report) { return hoist_sums(std::move(m), options, report); });
 }
 void expect_unchanged(const std::string& text, const HoistSumsOptions& options = {}) {
     EXPECT_EQ(functions_of(hoisted(text, options)), functions_of(module_of(text)));

@@ -6,17 +6,12 @@
 namespace thunderc {
 namespace join_pads_test {
 
-using testing::expect_equal_programs;
+using testing::after_pass;
 using testing::functions_of;
 using testing::module_of;
 
 Module joined(const std::string& text) {
-    const Module m = module_of(text);
-    Report report;
-    Module out = join_pads(m, report);
-    verify(out);
-    expect_equal_programs(m, out);
-    return out;
+    return after_pass(text, join_pads);
 }
 
 TEST(JoinPads, PiecesThatFillAnAxisAreConcatenated) {

@@ -8,17 +8,12 @@
 namespace thunderc {
 namespace join_products_test {
 
-using testing::expect_equal_programs;
+using testing::after_pass;
 using testing::functions_of;
 using testing::module_of;
 
 Module joined(const std::string& text) {
-    const Module m = module_of(text);
-    Report report;
-    Module out = join_products(m, report);
-    verify(out);
-    expect_equal_programs(m, out);
-    return out;
+    return after_pass(text, join_products);
 }
 void expect_unchanged(const std::string& text) {
     EXPECT_EQ(functions_of(joined(text)), functions_of(module_of(text)));
