@@ -2,149 +2,41 @@
 #include "compiler/frontend/pt2/importer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/pt2/pt2_frontend.h"
 #include "compiler/frontend/pt2/shape_expression.h"
-#include "compiler/frontend/shared/inputs.h"
-#include "compiler/frontend/shared/stored_types.h"
-#include "compiler/frontend/shared/wrapper.h"
 #include "compiler/support/error.h"
 
 namespace thunderc::pt2_frontend {
-namespace {
-
-constexpr int deepest_graph = 32;  // graphs within graphs
-
-// "linear" of "aten.linear.default"; of other operators all but the overload.
-std::string operator_name(std::string target) {
-    target.resize(std::min(target.rfind('.'), target.size()));
-    return target.starts_with("aten.") ? target.substr(5) : target;
-}
-
-Provenance provenance_of(const Call& call) {
-    Provenance out;
-    out.scope = plain(call.scope);
-    out.module_class = plain(call.module_class);
-    out.nodes = {plain(call.name)};
-    out.node_ops = {plain(operator_name(call.target))};
-    return out;
-}
-
-Module empty_module(const std::filesystem::path& path) {
-    Module module;
-    module.name = path.stem().string();
-    module.names_are_given = true;
-    module.lists_parameters = true;
-    module.merges_nothing = true;
-    module.functions.emplace_back();
-    module.functions.front().name = "main";
-    return module;
-}
-
-}  // namespace
-
-std::string plain(std::string text) {
-    for (char& c : text)
-        if (static_cast<unsigned char>(c) < ' ' || c == '\\' || c == '\x7f') c = '_';
-    return text;
-}
-
-// ---- bindings -------------------------------------------------------------------------------------------------------
-
-Binding Binding::of(Value v) {
-    Binding out;
-    out.kind = Kind::tensor;
-    out.value = v;
-    out.writes = std::make_shared<int>(0);
-    return out;
-}
-
-Binding Binding::of(std::int64_t v) {
-    Binding out;
-    out.kind = Kind::integer;
-    out.integer = v;
-    out.number = static_cast<double>(v);
-    return out;
-}
-
-Binding Binding::of(double v) {
-    Binding out;
-    out.kind = Kind::number;
-    out.number = v;
-    return out;
-}
-
-Binding Binding::of(bool v) {
-    Binding out = of(std::int64_t{v ? 1 : 0});
-    out.kind = Kind::boolean;
-    return out;
-}
 
 // ---- the import -----------------------------------------------------------------------------------------------------
 
 Importer::Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report)
-    : archive_(std::move(archive)),
+    : aten::Importer(aten::module_of(archive->path()), options, report),
+      archive_(std::move(archive)),
       program_(std::make_shared<const Program>(read_program(*archive_))),
-      options_(options),
-      report_(report),
-      weights_(archive_, program_),
-      module_(empty_module(archive_->path())),
-      builder_(module_.main()),
-      integer_values_(module_.main()),
-      moved_(builder_) {}
+      weights_(archive_, program_) {}
 
 Module Importer::run() {
     report_.done(
         "file", archive_->path().filename().string(),
         fmt::format("a program of torch.export{}, schema {}",
                     program_->torch_version.empty() ? "" : " of PyTorch " + program_->torch_version, program_->schema));
-    refuse_unknown();
+    aten::refuse_unknown(program_->graph);
     refuse_changes();
     find_statistics(program_->graph);
     import_inputs();
     import_tensors();
     import_calls(program_->graph);
     import_outputs();
-    describe_ids(module_.main());
-    strip_wrapper(module_.main(), wrapper(), report_);
-    moved_.end();
-    report_composites(module_.main(), report_);
-    warn_of_unused_inputs(module_.main(), report_);
-    warn_of_eval_mode();
-    return std::move(module_);
-}
-
-DType Importer::dtype(ScalarType type, const std::string& what) {
-    const std::optional<DType> dtype = dtype_of(type);
-    if (!dtype)
-        fail(fmt::format("{} is of type {}, which is not supported", what, name_of(type)),
-             "compute with real numbers of float32 in the model");
-    const std::optional<DType> stored = stored_float(type);
-    if (stored && *stored != *dtype && !warned_precision_) {
-        warned_precision_ = true;
-        say_how_it_is_computed(*stored, what, options_, report_);
-    }
-    return *dtype;
+    return finished(program_->classes);
 }
 
 std::optional<std::int64_t> Importer::size(const Size& size) const {
     return size.expression.empty() ? size.value : evaluate(size.expression, symbols_);
-}
-
-std::optional<Dims> Importer::dims(const TensorMeta& meta) const {
-    Dims out;
-    for (const Size& extent : meta.sizes) {
-        const std::optional<std::int64_t> value = size(extent);
-        if (!value) return std::nullopt;
-        out.push_back(*value);
-    }
-    return out;
 }
 
 const TensorMeta* Importer::meta(const std::string& name) const {
@@ -154,209 +46,12 @@ const TensorMeta* Importer::meta(const std::string& name) const {
     return at == program_->graph.tensors.end() ? nullptr : &at->second;
 }
 
-const Binding& Importer::find(const std::string& name) const {
-    const auto at = names_.find(name);
-    if (at == names_.end())
-        fail(fmt::format("the value {} is used before it is computed", name), "the program is damaged: save it again");
-    if (at->second.is_stale())
-        fail(
-            fmt::format("the model reads {} after it wrote, in place, to memory that it shares", name),
-            "save the program without writes in place: torch.export.save(program.run_decompositions(), \"model.pt2\"), "
-            "or write the line as y = x + 1 instead of x += 1");
-    return at->second;
-}
-
-Binding Importer::resolve(const Argument& argument) const {
-    switch (argument.kind) {
-        case Argument::Kind::name: return find(argument.text);
-        case Argument::Kind::integer:
-        case Argument::Kind::scalar_type: return Binding::of(argument.integer);
-        case Argument::Kind::number: return Binding::of(argument.number);
-        case Argument::Kind::boolean: return Binding::of(argument.integer != 0);
-        case Argument::Kind::list: {
-            Binding out;
-            out.kind = Binding::Kind::list;
-            for (const Argument& item : argument.items) out.items.push_back(resolve(item));
-            return out;
-        }
-        default: return {};
-    }
-}
-
-void Importer::write(const std::string& name, Value v) {
-    const auto refuse = [](const char* what, const std::string& kept) {
-        Diagnostic d;
-        d.message = fmt::format("the model changes the {} {} as it runs, which a program does not do", what, kept);
-        d.expected = "what stays as it is while the model is computed, but for statistics of batch norms";
-        d.help =
-            "if it changes in training mode alone, call model.eval() before the export; else leave the change out "
-            "of forward(), and what depends on it make an input";
-        throw UserError(std::move(d));
-    };
-    Binding& written = names_.at(name);
-    if (written.writes) ++*written.writes;
-    // What it is a view of has its elements as well; the other views of that are left behind.
-    for (std::string at = name;;) {
-        Binding& one = names_.at(at);
-        if (!one.parameter.empty()) refuse("parameter", one.parameter);
-        if (!one.buffer.empty() && !is_integer(type(v).dtype)) refuse("buffer", one.buffer);
-        if (!one.buffer.empty()) counters_.insert(one.buffer);  // num_batches_tracked, which no program counts
-        one.value = v;
-        one.seen = one.writes ? *one.writes : 0;
-        if (!one.back || one.base.empty() || one.base == at) return;
-        const auto base = names_.find(one.base);
-        if (base == names_.end() || base->second.writes != one.writes) return;
-        v = one.back(base->second.value, v);
-        at = one.base;
-    }
-}
-
-// What may be the operand's memory: a write to the one is one to the other.
-void Importer::share_memory(const Call& call, OpImporter::Memory memory) {
-    const Argument* from = call.arguments.empty() ? nullptr : &call.arguments.front().value;
-    if (memory != view || from == nullptr || from->kind != Argument::Kind::name) return;
-    const auto base = names_.find(from->text);
-    if (base == names_.end() || !base->second.writes) return;
-    const auto share = [&](const Argument& result) {
-        const auto made = result.kind == Argument::Kind::name ? names_.find(result.text) : names_.end();
-        if (made == names_.end()) return;
-        made->second.writes = base->second.writes;
-        made->second.seen = base->second.seen;
-    };
-    for (const Argument& result : call.results) {
-        share(result);
-        for (const Argument& item : result.items) share(item);
-    }
-}
-
-// The result of a call that writes to its first operand is that operand, under another name.
-void Importer::write_in_place(const Call& call) {
-    const Argument* to = call.arguments.empty() ? nullptr : &call.arguments.front().value;
-    if (to == nullptr || to->kind != Argument::Kind::name || call.results.empty() ||
-        call.results.front().kind != Argument::Kind::name)
-        return;
-    const std::string& result = call.results.front().text;
-    write(to->text, names_.at(result).value);
-    Binding same = names_.at(to->text);
-    same.base = to->text;
-    same.back = [](Value, Value written) { return written; };
-    same.parameter.clear();
-    same.buffer.clear();
-    names_[result] = std::move(same);
-}
-
 void Importer::refuse_changes() const {
     for (const OutputSpec& output : program_->outputs) {
         if (output.kind != OutputSpec::Kind::parameter && output.kind != OutputSpec::Kind::input) continue;
         fail(fmt::format("the model changes {} {} as it runs, which a program does not do",
                          output.kind == OutputSpec::Kind::parameter ? "the parameter" : "its input", output.target),
              "leave the change out of forward()");
-    }
-}
-
-std::string Importer::wrapper() const {
-    std::set<std::string> firsts;
-    const auto add = [&](const std::string& path) {
-        if (!path.empty()) firsts.insert(path.substr(0, path.find('.')));
-    };
-    for (const ArgInfo& info : module_.main().argument_info)
-        if (info.kind == ArgInfo::Kind::parameter || info.kind == ArgInfo::Kind::buffer) {
-            // A parameter of the root itself is in no module that could be a wrapper's.
-            if (!is_dotted(info.names.front())) return "";
-            add(info.names.front());
-        }
-    for (const Op& op : module_.main().ops) add(op.provenance.scope);
-    return wrapper_prefix(firsts, program_->classes);
-}
-
-// ---- calls ----------------------------------------------------------------------------------------------------------
-
-void Importer::import_calls(const Graph& graph) {
-    if (graphs_.size() > deepest_graph) fail("its graphs are nested too deeply", "export a model without control flow");
-    graphs_.push_back(&graph);
-    for (const Call& call : graph.calls) import_call(call);
-    graphs_.pop_back();
-}
-
-std::vector<Binding> Importer::import_subgraph(const Graph& graph, std::span<const Binding> inputs) {
-    if (graph.inputs.size() != inputs.size())
-        fail(fmt::format("a graph within the graph takes {} inputs, and is given {}", graph.inputs.size(),
-                         inputs.size()),
-             "the program is damaged: save it again");
-    // Its names are its own; what it writes to is left behind outside.
-    const std::unordered_map<std::string, Binding> outer = names_;
-    for (std::size_t k = 0; k < inputs.size(); ++k)
-        if (graph.inputs[k].kind == Argument::Kind::name) {
-            Binding input = inputs[k];
-            input.base.clear();
-            bind(graph.inputs[k].text, std::move(input));
-        }
-    import_calls(graph);
-    std::vector<Binding> out;
-    for (const Argument& output : graph.outputs) {
-        out.push_back(resolve(output));
-        out.back().base.clear();
-    }
-    names_ = outer;
-    return out;
-}
-
-void Importer::import_call(const Call& call) {
-    Provenance provenance = provenance_of(call);
-    // Calls within a graph of a call have no module of their own.
-    if (provenance.scope.empty() && depth_ > 0) {
-        provenance.scope = builder_.provenance().scope;
-        provenance.module_class = builder_.provenance().module_class;
-    }
-    const Provenance around = builder_.provenance();
-    builder_.set_provenance(provenance);
-    ++depth_;
-    try {
-        Node node(*this, call);
-        const OpImporter* importer = find_importer(call.target);
-        check(importer != nullptr, "unknown operators are refused before");
-        if (importer->numbers == computed)
-            for (const Argument& result : call.results)
-                if (const TensorMeta* of = result.kind == Argument::Kind::name ? meta(result.text) : nullptr;
-                    of != nullptr && is_widened(of->type))
-                    node.fail(fmt::format("{} of {} is not supported", node.op(), name_of(of->type)),
-                              "compute with torch.int64 in the model");
-        importer->import(node);
-        share_memory(call, importer->memory);
-        if (writes_in_place(call.target)) write_in_place(call);
-        check_results(call);
-    } catch (UserError& error) {
-        Diagnostic& d = error.diagnostic();
-        if (d.node.empty()) d.node = call.line.empty() ? call.name : fmt::format("{} ({})", call.name, call.line);
-        if (d.op.empty()) d.op = call.target;
-        if (d.module.empty()) d.module = provenance.scope;
-        if (d.help.empty())
-            d.help = "the operator is supported in other forms only, or the program is damaged: save it again";
-        throw;
-    }
-    --depth_;
-    builder_.set_provenance(around);
-}
-
-// What PyTorch says that a call gives is what it gives here.
-void Importer::check_results(const Call& call) {
-    for (const Argument& result : call.results) {
-        if (result.kind != Argument::Kind::name) continue;
-        const TensorMeta* of = meta(result.text);
-        const auto made = names_.find(result.text);
-        if (of == nullptr || made == names_.end() || made->second.kind != Binding::Kind::tensor) continue;
-        const std::optional<Dims> wanted = dims(*of);
-        const std::optional<DType> dtype = dtype_of(of->type);
-        const Type& is = type(made->second.value);
-        if (!wanted || !dtype || (is.dims == *wanted && is.dtype == *dtype)) continue;
-        Diagnostic d;
-        d.message = fmt::format("{} gives another shape or type than the program says", call.target);
-        d.expected = thunderc::to_string(Type::tensor(*dtype, *wanted));
-        d.actual = thunderc::to_string(is);
-        d.help =
-            "the program does not hold for these values of --batch, --seq and --dim, or is damaged; where it was "
-            "exported with fixed shapes, this is a fault of thunderc, which is worth a report";
-        throw UserError(std::move(d));
     }
 }
 
@@ -373,10 +68,10 @@ void Importer::import_outputs() {
     };
     for (const OutputSpec& output : program_->outputs) {
         if (output.kind == OutputSpec::Kind::buffer) {
-            const Binding& now = find(output.value.text);
+            const aten::Binding& now = find(output.value.text);
             const auto graph_name = std::find_if(buffers_.begin(), buffers_.end(),
                                                  [&](const auto& b) { return b.second == output.target; });
-            if (graph_name == buffers_.end() || now.kind != Binding::Kind::tensor) continue;
+            if (graph_name == buffers_.end() || now.kind != aten::Binding::Kind::tensor) continue;
             const Value before = names_.at(graph_name->first).value;
             if (now.value != before && !moved_.moves(before)) write(graph_name->first, now.value);
             continue;
@@ -384,49 +79,17 @@ void Importer::import_outputs() {
         if (output.kind == OutputSpec::Kind::other) continue;
         const std::string key = leaf < program_->output_names.size() ? program_->output_names[leaf] : "";
         ++leaf;
-        const Binding value = resolve(output.value);
-        if (value.kind != Binding::Kind::tensor) {
+        const aten::Binding value = resolve(output.value);
+        if (value.kind != aten::Binding::Kind::tensor) {
             report_.done("output", key.empty() ? std::to_string(leaf - 1) : key, "is no tensor: left out");
             continue;
         }
         main.results.push_back(value.value);
         main.result_names.push_back(unique(output.kind == OutputSpec::Kind::loss ? "loss"
-                                           : key.empty()                         ? plain(output.value.text)
-                                                                                 : plain(key)));
+                                           : key.empty()                         ? aten::plain(output.value.text)
+                                                                                 : aten::plain(key)));
     }
     if (main.results.empty()) fail("the model gives no tensor", "export a model that returns its logits or its loss");
-    if (!counters_.empty())
-        report_.done("counters", list_of_names({counters_.begin(), counters_.end()}), "are not counted");
-}
-
-void Importer::note_dropout(double rate) {
-    const std::string& scope = builder_.provenance().scope;
-    const std::string& node = builder_.provenance().nodes.front();
-    const std::string place = scope.empty() ? node : scope;
-    if (std::find(dropouts_.begin(), dropouts_.end(), place) == dropouts_.end()) dropouts_.push_back(place);
-    if (std::find(rates_.begin(), rates_.end(), rate) == rates_.end()) rates_.push_back(rate);
-}
-
-void Importer::note_frozen_norm() {
-    const std::string& scope = builder_.provenance().scope;
-    const std::string place = scope.empty() ? builder_.provenance().nodes.front() : scope;
-    if (std::find(norms_.begin(), norms_.end(), place) == norms_.end()) norms_.push_back(place);
-}
-
-void Importer::warn_of_eval_mode() {
-    constexpr std::size_t most = 8;
-    if (!dropouts_.empty() && options_.dropout.value_or(0) == 0)
-        report_.warning(
-            "dropout", list_of_names(dropouts_, most),
-            fmt::format("{} switched off, since the export is of a model in eval() mode: it is trained without the "
-                        "dropout of {} that it has (--dropout P trains with it, as an export of model.train() does)",
-                        dropouts_.size() == 1 ? "is" : fmt::format("these {} are", dropouts_.size()),
-                        fmt::join(rates_, ", ")));
-    if (!norms_.empty())
-        report_.warning(
-            "batch norm", list_of_names(norms_, most),
-            "takes its running statistics, since the export is of a model in eval() mode: they stay as they "
-            "are while scale and bias are trained");
 }
 
 }  // namespace thunderc::pt2_frontend

@@ -43,7 +43,7 @@ Value Importer::bound_constant(const std::string& name, const CompileOptions::Bo
     for (std::int64_t k = 0; k < out.size(); ++k) {
         const double value = given.values.at(k);
         if (!out.floating() && std::floor(value) != value)
-            refuse(fmt::format("{} is no whole number", value), name_of(meta.type), "");
+            refuse(fmt::format("{} is no whole number", value), aten::name_of(meta.type), "");
         if (!out.floating() && !given.values.floating())
             out.i[static_cast<std::size_t>(k)] = given.values.i[static_cast<std::size_t>(k)];
         else
@@ -79,7 +79,7 @@ void Importer::import_inputs() {
             fail(fmt::format("the input {} is a number, which is not supported", spec.name),
                  "make it a constant of the model, or a tensor");
         if (const auto given = options_.bound.find(spec.name); given != options_.bound.end()) {
-            bind(spec.name, Binding::of(bound_constant(spec.name, given->second, *of)));
+            bind(spec.name, aten::Binding::of(bound_constant(spec.name, given->second, *of)));
             continue;
         }
         DeclaredInput& one = declared.emplace_back(DeclaredInput{spec.name, {}});
@@ -110,12 +110,12 @@ void Importer::import_inputs() {
         ArgInfo info = input_info(input, options_, report_);
         const Type type = Type::tensor(dtype(metas[k]->type, "the input " + input.name), input.dims);
         if (type.elements() == 0) {  // nobody has to be asked for its numbers
-            bind(input.name, Binding::of(builder_.splat(type, 0)));
+            bind(input.name, aten::Binding::of(builder_.splat(type, 0)));
             report_.done("input", input.name,
                          fmt::format("is a constant without elements, [{}]", to_string(type.dims)));
             continue;
         }
-        bind(input.name, Binding::of(module_.main().add_argument(type, value_name(input.name), std::move(info))));
+        bind(input.name, aten::Binding::of(module_.main().add_argument(type, value_name(input.name), std::move(info))));
     }
 }
 
@@ -171,7 +171,7 @@ void Importer::import_tensors() {
         if (spec.kind == InputSpec::Kind::buffer) buffers_[spec.name] = spec.target;
         const Type type = weights_.type(spec.target);
         if (!is_float(type.dtype) || type.elements() == 0) {  // nothing that is trained
-            Binding fixed = Binding::of(builder_.constant(ConstExpr::dense(weights_.tensor(spec.target))));
+            aten::Binding fixed = aten::Binding::of(builder_.constant(ConstExpr::dense(weights_.tensor(spec.target))));
             (spec.kind == InputSpec::Kind::buffer ? fixed.buffer : fixed.parameter) = spec.target;
             bind(spec.name, std::move(fixed));
             continue;
@@ -179,7 +179,7 @@ void Importer::import_tensors() {
         const std::string place = weights_.place(spec.target);
         if (parameter && !place.empty()) {
             if (const auto at = first.find(place); at != first.end()) {
-                Binding same = Binding::of(main.arguments[at->second]);
+                aten::Binding same = aten::Binding::of(main.arguments[at->second]);
                 same.parameter = spec.target;
                 bind(spec.name, std::move(same));
                 continue;
@@ -195,7 +195,7 @@ void Importer::import_tensors() {
             info.trainable = false;
             info.init = spec.target.ends_with("var") ? ArgInfo::Init::ones : ArgInfo::Init::zeros;
         }
-        info.names = {plain(spec.target)};
+        info.names = {aten::plain(spec.target)};
         info.sources = {weights_.source(spec.target)};
         if (info.kind == ArgInfo::Kind::constant && !info.sources.front()->read)
             fail(fmt::format("the numbers of {} are not in the archive", what),
@@ -207,7 +207,7 @@ void Importer::import_tensors() {
             std::vector<std::string> others;
             if (!place.empty())
                 for (const std::string& name : names[place])
-                    if (name != spec.target) others.push_back(plain(name));
+                    if (name != spec.target) others.push_back(aten::plain(name));
             if (const std::string beside = weights_.shares_storage(spec.target); !beside.empty())
                 report_.warning("shared storage", spec.target,
                                 fmt::format("has numbers in common with {}, and is another tensor: the two are trained "
@@ -219,7 +219,7 @@ void Importer::import_tensors() {
             first.emplace(place, main.arguments.size());
         }
         const Value v = main.add_argument(type, value_name(spec.target), std::move(info));
-        Binding binding = Binding::of(v);
+        aten::Binding binding = aten::Binding::of(v);
         (parameter ? binding.parameter : binding.buffer) = spec.target;
         bind(spec.name, std::move(binding));
     }

@@ -9,92 +9,18 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/shared/zip_archive.h"
 
 namespace thunderc::pt2_frontend {
 
-// A size, which may depend on dimensions that are not fixed: "s77", "2*s77 + 1".
-struct Size {
-    std::int64_t value = 0;
-    std::string expression;  // "": the value
-
-    bool operator==(const Size&) const = default;
-};
-
-// Elements' types by their numbers in the schema.
-enum class ScalarType : std::int32_t {
-    unknown = 0,
-    u8 = 1,
-    i8 = 2,
-    i16 = 3,
-    i32 = 4,
-    i64 = 5,
-    f16 = 6,
-    f32 = 7,
-    f64 = 8,
-    c32 = 9,
-    c64 = 10,
-    c128 = 11,
-    boolean = 12,
-    bf16 = 13,
-    u16 = 28,
-    u32 = 34,
-    u64 = 35,
-};
-
-struct TensorMeta {
-    ScalarType type = ScalarType::unknown;
-    std::vector<Size> sizes, strides;
-    Size offset;  // elements, into the storage
-    bool requires_grad = false;
-};
-
-struct Graph;
-
-// What a call takes or gives.
-struct Argument {
-    enum class Kind : std::uint8_t {
-        none,
-        name,  // of a tensor, or of a number that the graph computes
-        integer,
-        number,
-        boolean,
-        text,
-        scalar_type,
-        option,  // layouts, devices, memory formats: nothing that a program is asked for
-        list,
-        graph,
-        other,  // what nothing here takes: `text` says what it is
-    };
-    Kind kind = Kind::none;
-    std::int64_t integer = 0;  // of booleans and scalar types as well
-    double number = 0;
-    std::string text;
-    std::vector<Argument> items;
-    std::shared_ptr<const Graph> graph;
-};
-
-struct NamedArgument {
-    std::string name;
-    Argument value;
-};
-
-// One call of the graph.
-struct Call {
-    std::string name;    // "linear_3"
-    std::string target;  // "aten.linear.default", "higher_order.cond"
-    std::vector<NamedArgument> arguments;
-    std::vector<Argument> results;
-    std::string scope, module_class;  // of the module that makes it: "model.layers.0.mlp", "LlamaMLP"
-    std::string line;                 // of the author's code: "modeling_llama.py:182", "" where not known
-};
-
-struct Graph {
-    std::vector<Argument> inputs, outputs;
-    std::vector<Call> calls;
-    std::map<std::string, TensorMeta> tensors;
-    std::map<std::string, Size> integers;  // numbers that the graph computes of sizes
-};
+using aten::Argument;
+using aten::Call;
+using aten::Graph;
+using aten::NamedArgument;
+using aten::ScalarType;
+using aten::Size;
+using aten::TensorMeta;
 
 struct InputSpec {
     enum class Kind : std::uint8_t { input, parameter, buffer, constant, fixed, other } kind = Kind::other;

@@ -8,11 +8,16 @@
 #include <cstring>
 #include <utility>
 
-#include "compiler/frontend/pt2/types.h"
+#include "compiler/frontend/aten/types.h"
 #include "compiler/support/error.h"
 
 namespace thunderc::pt2_frontend {
 namespace {
+
+using aten::dtype_of;
+using aten::name_of;
+using aten::stored_float;
+using aten::stored_size;
 
 static_assert(std::endian::native == std::endian::little, "bytes of an archive are used as they lie");
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 #include "compiler/support/error.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 const std::map<std::string_view, const OpImporter*>& all_ops() {
@@ -76,10 +76,9 @@ const OpImporter* find_importer(std::string_view target) {
     return look_up(base);
 }
 
-// All at once, so that nobody has to try again and again.
-void Importer::refuse_unknown() const {
+void refuse_unknown(const Graph& graph) {
     std::map<std::string, Unknown> unknown;
-    collect_unknown(program_->graph, unknown);
+    collect_unknown(graph, unknown);
     if (unknown.empty()) return;
     std::vector<std::string> names;
     bool control = false, custom = false;
@@ -102,4 +101,4 @@ void Importer::refuse_unknown() const {
     throw UserError(std::move(d));
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

@@ -7,9 +7,9 @@
 #include <limits>
 #include <numeric>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 // The dimensions to reduce over, in order: of none all.
@@ -246,4 +246,4 @@ std::span<const OpImporter> reduce_ops() {
     return reduce_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/frontend/pt2/indices.h"
+#include "compiler/frontend/aten/indices.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 
 Value wrapped_indices(Node& n, Value index, std::int64_t size) {
     const Tensor* known = n.importer().known(index);
@@ -92,4 +92,4 @@ Dims Indexed::result_permutation() const {
     return out;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

@@ -3,13 +3,34 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
-#include "compiler/frontend/pt2/program.h"
 #include "compiler/ir/dtype.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
+
+// Elements' types by their numbers in torch.export's schema.
+enum class ScalarType : std::int32_t {
+    unknown = 0,
+    u8 = 1,
+    i8 = 2,
+    i16 = 3,
+    i32 = 4,
+    i64 = 5,
+    f16 = 6,
+    f32 = 7,
+    f64 = 8,
+    c32 = 9,
+    c64 = 10,
+    c128 = 11,
+    boolean = 12,
+    bf16 = 13,
+    u16 = 28,
+    u32 = 34,
+    u64 = 35,
+};
 
 // f16, bf16 and f64 are computed in f32, small integers widened. nullopt: no type of ours (complex numbers).
 std::optional<DType> dtype_of(ScalarType type);
@@ -19,4 +40,4 @@ std::string name_of(ScalarType type);                // torch's own: "torch.floa
 // Of integers that are wider here than in the model: sums and products would not wrap around as they do there.
 bool is_widened(ScalarType type);
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 Type result_type(Node& n) {
@@ -119,4 +119,4 @@ std::span<const OpImporter> creation_ops() {
     return creation_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

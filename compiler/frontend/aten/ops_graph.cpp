@@ -2,9 +2,9 @@
 // Graphs within the graph, stops of the gradient, and what is asserted.
 #include <fmt/format.h>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 void detached(Node& n) {
@@ -78,4 +78,4 @@ std::span<const OpImporter> graph_ops() {
     return graph_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

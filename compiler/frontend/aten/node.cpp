@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 #include "compiler/support/error.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 
 void Node::fail(std::string message, std::string help, std::string expected, std::string actual) const {
     Diagnostic d;
@@ -256,4 +256,4 @@ void Node::give(Binding binding, std::size_t k) {
     if (const std::string* name = result(k)) importer_.bind(*name, std::move(binding));
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/shared/grid_sample.h"
 #include "compiler/frontend/shared/pooling.h"
 #include "compiler/frontend/shared/resize.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 constexpr std::int64_t most_window_places = 4096;  // each is an operation of its own
@@ -414,4 +414,4 @@ std::span<const OpImporter> window_ops() {
     return window_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

@@ -4,10 +4,10 @@
 
 #include <numeric>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/shared/class_losses.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 LossReduction reduction_of(Node& n) {
@@ -209,4 +209,4 @@ std::span<const OpImporter> loss_ops() {
     return loss_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

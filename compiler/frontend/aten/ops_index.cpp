@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "compiler/frontend/pt2/importer.h"
-#include "compiler/frontend/pt2/indices.h"
+#include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/indices.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 void embedding_op(Node& n) {
@@ -76,4 +76,4 @@ std::span<const OpImporter> index_ops() {
     return index_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

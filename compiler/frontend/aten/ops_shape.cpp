@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "compiler/frontend/pt2/importer.h"
-#include "compiler/frontend/pt2/indices.h"
+#include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/indices.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 // What only looks at its operand in another shape: that of the result, which the program says.
@@ -493,4 +493,4 @@ std::span<const OpImporter> shape_ops() {
     return shape_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

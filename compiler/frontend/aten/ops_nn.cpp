@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/shared/attention.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 void softmax_op(Node& n) {
@@ -209,4 +209,4 @@ std::span<const OpImporter> nn_ops() {
     return nn_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

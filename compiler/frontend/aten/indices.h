@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 
 // Indices that may count from the end, as ones from 0. Known ones are rewritten, and have to be inside; ids that are
 // data are taken as they are, as loading them checks their range.
@@ -33,4 +33,4 @@ Indexed indexed(Node& n, const Dims& data, const std::vector<std::optional<Value
 Value part_written(Builder& b, Value whole, Value part, std::int64_t axis, std::int64_t begin, std::int64_t end,
                    std::int64_t step);
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/frontend/pt2/types.h"
+#include "compiler/frontend/aten/types.h"
 
 #include <fmt/format.h>
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 
 std::optional<DType> stored_float(ScalarType type) {
     switch (type) {
@@ -79,4 +79,4 @@ bool is_widened(ScalarType type) {
     }
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/frontend/pt2/promotion.h"
+#include "compiler/frontend/aten/promotion.h"
 
 #include <algorithm>
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 // What an operand has to say. `rank`: a tensor with dimensions before one without, before a number.
@@ -39,4 +39,4 @@ DType promoted(Node& n, std::string_view first, std::string_view second) {
     return size_of(a.dtype) >= size_of(b.dtype) ? a.dtype : b.dtype;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 void size_of_dimension(Node& n) {
@@ -130,4 +130,4 @@ std::span<const OpImporter> number_ops() {
     return number_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

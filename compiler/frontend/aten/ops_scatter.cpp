@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "compiler/frontend/pt2/importer.h"
-#include "compiler/frontend/pt2/indices.h"
+#include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/indices.h"
 #include "compiler/frontend/shared/ranking.h"
 #include "compiler/frontend/shared/scatter.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 // Places that are known, each as a number from 0 on.
@@ -296,4 +296,4 @@ std::span<const OpImporter> scatter_ops() {
     return scatter_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

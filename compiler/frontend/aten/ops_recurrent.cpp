@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/shared/attention.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 constexpr std::int64_t most_recurrent_steps = 1024;  // each is some ten operations of its own
@@ -161,4 +161,4 @@ std::span<const OpImporter> recurrent_ops() {
     return recurrent_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

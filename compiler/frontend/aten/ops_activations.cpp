@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 Value input_of(Node& n) {
@@ -199,4 +199,4 @@ std::span<const OpImporter> activation_ops() {
     return activation_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

@@ -8,10 +8,10 @@
 #include <limits>
 #include <numbers>
 
-#include "compiler/frontend/pt2/importer.h"
-#include "compiler/frontend/pt2/promotion.h"
+#include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/promotion.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 struct Spelling {
@@ -384,4 +384,4 @@ std::span<const OpImporter> elementwise_ops() {
     return elementwise_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten

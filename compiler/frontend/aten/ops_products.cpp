@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/shared/einsum.h"
 #include "compiler/frontend/shared/products.h"
 
-namespace thunderc::pt2_frontend {
+namespace thunderc::aten {
 namespace {
 
 // Products of integers and booleans have no op: sums of the products of elements.
@@ -80,4 +80,4 @@ std::span<const OpImporter> product_ops() {
     return product_importers;
 }
 
-}  // namespace thunderc::pt2_frontend
+}  // namespace thunderc::aten
