@@ -155,6 +155,9 @@ class Node {
     bool boolean(std::string_view name, bool otherwise) const;
     std::string text(std::string_view name, const std::string& otherwise) const;
     std::optional<Dims> integers(std::string_view name) const;  // one number is a list of one
+    std::optional<std::vector<double>> numbers(std::string_view name) const;
+    bool is_list(std::string_view name) const;
+    bool is_whole(std::string_view name) const;  // an integer, or a tensor of integers; also where it is absent
     std::optional<ScalarType> scalar_type(std::string_view name) const;
     std::int64_t axis(std::int64_t axis, std::int64_t rank) const;  // normalised, or it fails
     std::int64_t axis(std::string_view name, std::int64_t rank, std::optional<std::int64_t> otherwise = std::nullopt);
@@ -163,9 +166,6 @@ class Node {
     // ---- results ----
     std::size_t results() const;  // names of results; a list counts each of its items
     bool wants(std::size_t k) const;
-    // What the program says of a result: PyTorch's own rules of shapes and of types.
-    DType result_dtype(std::size_t k = 0);
-    Dims result_dims(std::size_t k = 0) const;
     void give(Value v, std::size_t k = 0);
     void give(Binding binding, std::size_t k = 0);
     // A view: `back` makes of the operand's value and of one that is written to the view what the operand is then.
@@ -179,7 +179,6 @@ class Node {
 
   private:
     const std::string* result(std::size_t k) const;  // its name; nullptr: nobody reads it
-    const TensorMeta& result_meta(std::size_t k) const;
 
     Importer& importer_;
     const Call& call_;

@@ -153,6 +153,31 @@ std::optional<Dims> Node::integers(std::string_view name) const {
     return out;
 }
 
+std::optional<std::vector<double>> Node::numbers(std::string_view name) const {
+    const Argument* found = argument(name);
+    if (found == nullptr) return std::nullopt;
+    std::vector<double> out;
+    for (const Binding& item : importer_.resolve(*found).items) {
+        if (item.kind != Binding::Kind::number && item.kind != Binding::Kind::integer)
+            fail(fmt::format("\"{}\" of {} has an item that is no number", name, call_.target));
+        out.push_back(item.number);
+    }
+    return out;
+}
+
+bool Node::is_list(std::string_view name) const {
+    const Argument* found = argument(name);
+    return found != nullptr && importer_.resolve(*found).kind == Binding::Kind::list;
+}
+
+bool Node::is_whole(std::string_view name) const {
+    const Argument* found = argument(name);
+    if (found == nullptr) return true;
+    const Binding value = importer_.resolve(*found);
+    if (value.kind == Binding::Kind::tensor) return !is_float(importer_.type(value.value).dtype);
+    return value.kind == Binding::Kind::integer || value.kind == Binding::Kind::boolean;
+}
+
 std::optional<ScalarType> Node::scalar_type(std::string_view name) const {
     const Argument* found = argument(name);
     if (found == nullptr || found->kind != Argument::Kind::scalar_type) return std::nullopt;
@@ -198,26 +223,6 @@ const std::string* Node::result(std::size_t k) const {
 
 bool Node::wants(std::size_t k) const {
     return result(k) != nullptr;
-}
-
-const TensorMeta& Node::result_meta(std::size_t k) const {
-    const std::string* name = result(k);
-    const TensorMeta* of = name == nullptr ? nullptr : importer_.meta(*name);
-    if (of == nullptr)
-        fail(fmt::format("nothing says what {} gives", call_.target), "the program is damaged: save it again");
-    return *of;
-}
-
-DType Node::result_dtype(std::size_t k) {
-    return importer_.dtype(result_meta(k).type, "the result of " + call_.target);
-}
-
-Dims Node::result_dims(std::size_t k) const {
-    const std::optional<Dims> out = importer_.dims(result_meta(k));
-    if (!out)
-        fail(fmt::format("the shape of what {} gives depends on the model's data", call_.target),
-             "shapes are fixed when compiling: write it with torch.where or a mask in the model");
-    return *out;
 }
 
 void Node::give(Value v, std::size_t k) {

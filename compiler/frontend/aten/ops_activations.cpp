@@ -6,12 +6,13 @@
 #include <limits>
 
 #include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/promotion.h"
 
 namespace thunderc::aten {
 namespace {
 
 Value input_of(Node& n) {
-    return n.tensor(n.has("self") ? "self" : "input", n.result_dtype());
+    return n.tensor(n.has("self") ? "self" : "input");
 }
 
 void gelu_op(Node& n) {
@@ -150,7 +151,7 @@ void gated_linear(Node& n) {
 
 void logit_op(Node& n) {
     Builder& b = n.b();
-    Value x = input_of(n);
+    Value x = n.tensor("self", fractional(n.type("self").dtype));
     const DType dtype = b.type(x).dtype;
     if (n.has("eps")) x = b.op("clip", {x, b.scalar(dtype, n.number("eps")), b.scalar(dtype, 1 - n.number("eps"))});
     n.give(b.op("log", {b.div(x, b.sub(b.scalar(dtype, 1), x))}));
@@ -158,7 +159,7 @@ void logit_op(Node& n) {
 
 void sinc_op(Node& n) {
     Builder& b = n.b();
-    const Value x = input_of(n);
+    const Value x = n.tensor("self", fractional(n.type("self").dtype));
     const DType dtype = b.type(x).dtype;
     const Value zero = b.op("eq", {x, b.scalar(dtype, 0)}), one = b.scalar(dtype, 1);
     const Value angle = b.op("select", {zero, one, b.mul(x, std::acos(-1.0))});

@@ -2,41 +2,50 @@
 // Tensors that are made of numbers, and conversions between types.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/promotion.h"
 
 namespace thunderc::aten {
 namespace {
 
-Type result_type(Node& n) {
-    return Type::tensor(n.result_dtype(), n.result_dims());
-}
-
-Type result_type(Node& n, std::int64_t rank) {
-    const Type type = result_type(n);
-    if (type.rank() != rank)
-        n.fail(fmt::format("{} gives {} dimensions", n.call().target, rank), "the program is damaged: save it again",
-               {}, to_string(type));
+// As an operand is, where there is one, but for what is given: (size, dtype), (self, dtype), (self, size, dtype).
+Type created(Node& n, DType otherwise = DType::f32) {
+    const bool like = n.has("self");
+    const std::optional<Dims> size = n.integers("size");
+    if (!like && !size)
+        n.fail(fmt::format("{} has no shape", n.call().target), "the program is damaged: save it again");
+    const Type type =
+        Type::tensor(dtype_or(n, like ? n.type("self").dtype : otherwise), size ? *size : n.type("self").dims);
+    if (!countable(type.dims)) n.fail(fmt::format("{} gives a shape that no tensor can have", n.call().target));
     return type;
 }
 
 // To its own type a tensor is itself.
 void converted(Node& n) {
-    const Value v = n.tensor("self"), now = n.b().cast(v, n.result_dtype());
+    const Value v = n.tensor("self");
+    const DType like = n.has("other") ? n.type("other").dtype : n.type("self").dtype;
+    const Value now = n.b().cast(v, dtype_or(n, like));
     if (now == v && n.op() != "_to_copy" && !n.boolean("copy", false))
         return n.give_view(v, [](Value, Value written) { return written; });
     n.give(now);
 }
 
 void range(Node& n) {
-    const Type type = result_type(n, 1);
-    const double start = n.number("start", 0), step = n.number("step", 1);
+    const double start = n.number("start", 0), end = n.number("end"), step = n.number("step", 1);
+    if (step == 0) n.fail("a range without a step");
+    const double count = std::max(0.0, std::ceil((end - start) / step));
+    if (!(count < 0x1p40)) n.fail(fmt::format("a range of {} numbers", count), "choose a shorter one");
+    bool whole = true;
+    for (const char* name : {"start", "end", "step"}) whole = whole && n.is_whole(name);
+    const Type type = Type::tensor(dtype_or(n, whole ? DType::i64 : DType::f32), {static_cast<std::int64_t>(count)});
     n.give(n.b().constant(ConstExpr::affine(type, start, {step})));
 }
 
 void evenly_spaced(Node& n) {
-    const Type type = result_type(n, 1);
+    const Type type = Type::tensor(dtype_or(n, DType::f32), {n.integer("steps")});
     const double start = n.number("start"), end = n.number("end");
     const auto count = static_cast<double>(type.elements());
     n.give(n.b().constant(ConstExpr::affine(type, start, {count > 1 ? (end - start) / (count - 1) : 0})));
@@ -44,22 +53,26 @@ void evenly_spaced(Node& n) {
 
 // What `empty` holds is nobody's to know: zeros do as well.
 void filled_with_zeros(Node& n) {
-    n.give(n.b().splat(result_type(n), 0));
+    n.give(n.b().splat(created(n), 0));
 }
 
 void filled_with_ones(Node& n) {
-    n.give(n.b().splat(result_type(n), 1));
+    n.give(n.b().splat(created(n), 1));
 }
 
 // full(size, fill_value), full_like, new_full, fill(self, value), scalar_tensor(s)
 void filled(Node& n) {
     const char* name = n.has("fill_value") ? "fill_value" : n.has("value") ? "value" : "s";
-    const Type type = result_type(n);
+    const bool scalar = n.op() == "scalar_tensor";
+    const DType said = n.op() == "full" ? promoted(n, {name}) : DType::f32;
+    const Type type = scalar ? Type::tensor(dtype_or(n, said), {}) : created(n, said);
     n.give(n.b().broadcast_to(n.operand(name, type.dtype), type.dims));
 }
 
 void identity_matrix(Node& n) {
-    const Type type = result_type(n, 2), index = Type::tensor(DType::i64, type.dims);
+    const std::int64_t rows = n.integer("n");
+    const Type type = Type::tensor(dtype_or(n, DType::f32), {rows, n.integer("m", rows)});
+    const Type index = Type::tensor(DType::i64, type.dims);
     const ConstPtr same =
         ConstExpr::elementwise(Type::tensor(DType::boolean, type.dims), "eq",
                                {ConstExpr::affine(index, 0, {1, 0}), ConstExpr::affine(index, 0, {0, 1})});
@@ -67,18 +80,20 @@ void identity_matrix(Node& n) {
 }
 
 void one_hot_op(Node& n) {
-    const std::int64_t classes = n.result_dims().back();
+    const std::int64_t classes = n.integer("num_classes", -1);
+    if (classes < 0)
+        n.fail("one_hot of as many classes as its data has", "say how many classes there are: one_hot(x, classes)");
     n.give(n.b().op("one_hot", {n.tensor("self")},
-                    {{"depth", classes}, {"on", 1.0}, {"off", 0.0}, {"dtype", n.result_dtype()}}));
+                    {{"depth", classes}, {"on", 1.0}, {"off", 0.0}, {"dtype", DType::i64}}));
 }
 
 // self, with src's elements in its place.
 void copied(Node& n) {
-    n.give(n.b().broadcast_to(n.b().cast(n.tensor("src"), n.result_dtype()), n.result_dims()));
+    n.give(n.b().broadcast_to(n.b().cast(n.tensor("src"), n.type("self").dtype), n.type("self").dims));
 }
 
 void random_like(Node& n) {
-    const Type type = result_type(n);
+    const Type type = created(n);
     n.give(n.b().op("unplaced_uniform", {n.has("self") ? n.tensor("self") : n.b().splat(type, 0)}));
 }
 

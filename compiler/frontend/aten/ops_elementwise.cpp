@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic, comparisons, logic and functions of one number. The program says what type PyTorch's promotion gave each
-// result: operands are cast to it, and numbers become tensors of it.
+// Arithmetic, comparisons, logic and functions of one number. Operands are cast to the type that PyTorch's promotion
+// gives them, and numbers become tensors of it.
 #include <fmt/format.h>
 
 #include <array>
@@ -49,7 +49,7 @@ Value scaled_other(Node& n, DType dtype) {
 }
 
 void arithmetic(Node& n) {
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "other"});
     const std::string op = ours(n.op());
     const Value x = n.operand("self", dtype), y = scaled_other(n, dtype);
     if (dtype == DType::boolean) {  // sums and products of booleans
@@ -60,7 +60,7 @@ void arithmetic(Node& n) {
 }
 
 void reversed_difference(Node& n) {
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "other"});
     const Value x = n.operand("self", dtype);
     const double alpha = n.number("alpha", 1);
     n.give(n.b().sub(n.operand("other", dtype), alpha == 1 ? x : n.b().mul(x, alpha)));
@@ -79,9 +79,9 @@ Value towards_zero(Builder& b, Value v) {
 
 void division(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
-    const Value x = n.operand("self", dtype), y = n.operand("other", dtype);
     const std::string mode = n.op() == "floor_divide" ? "floor" : n.text("rounding_mode", "");
+    const DType common = promoted(n, {"self", "other"}), dtype = mode.empty() ? fractional(common) : common;
+    const Value x = n.operand("self", dtype), y = n.operand("other", dtype);
     if (mode == "floor") return n.give(floored(b, x, y));
     const Value quotient = b.div(x, y);
     n.give(mode == "trunc" && is_float(dtype) ? towards_zero(b, quotient) : quotient);
@@ -89,7 +89,7 @@ void division(Node& n) {
 
 void remainder_op(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "other"});
     const Value x = n.operand("self", dtype), y = n.operand("other", dtype);
     if (n.op() == "remainder") return n.give(b.op("mod", {x, y}));
     const Value quotient = b.div(x, y);  // fmod
@@ -97,12 +97,12 @@ void remainder_op(Node& n) {
 }
 
 void comparison(Node& n) {
-    const DType dtype = promoted(n, "self", "other");
+    const DType dtype = promoted(n, {"self", "other"});
     n.give(n.b().op(ours(n.op()), {n.operand("self", dtype), n.operand("other", dtype)}));
 }
 
 void extremum(Node& n) {
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "other"});
     n.give(n.b().op(ours(n.op()), {n.operand("self", dtype), n.operand("other", dtype)}));
 }
 
@@ -116,7 +116,7 @@ void logic(Node& n) {
 
 // Of booleans; of integers the bits that both have.
 void bitwise(Node& n) {
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "other"});
     const std::string op = ours(n.op());
     if (dtype != DType::boolean && op != "and")
         n.fail(fmt::format("{} of integers is not supported", n.call().target), "compute with booleans in the model");
@@ -129,8 +129,17 @@ void negation(Node& n) {
     n.give(n.b().op("not", {n.b().cast(n.tensor("self"), DType::boolean)}));
 }
 
+Value fraction(Node& n) {
+    return n.tensor("self", fractional(n.type("self").dtype));
+}
+
+// Functions that give fractions, and those that leave integers what they are.
 void unary(Node& n) {
-    n.give(n.b().op(ours(n.op()), {n.tensor("self", n.result_dtype())}));
+    n.give(n.b().op(ours(n.op()), {fraction(n)}));
+}
+
+void unary_of_any(Node& n) {
+    n.give(n.b().op(ours(n.op()), {n.tensor("self")}));
 }
 
 // Integers are whole already.
@@ -165,52 +174,53 @@ void is_infinite(Node& n) {
 // Functions that are one of ours times a number, or of a number times x.
 void logarithm_to_base(Node& n) {
     const double by = n.op() == "log2" ? std::numbers::log2e : std::numbers::log10e;
-    n.give(n.b().mul(n.b().op("log", {n.tensor("self", n.result_dtype())}), by));
+    n.give(n.b().mul(n.b().op("log", {fraction(n)}), by));
 }
 void exponential_of_two(Node& n) {
-    n.give(n.b().op("exp", {n.b().mul(n.tensor("self", n.result_dtype()), std::numbers::ln2)}));
+    n.give(n.b().op("exp", {n.b().mul(fraction(n), std::numbers::ln2)}));
 }
 void exponential_less_one(Node& n) {
-    n.give(n.b().add(n.b().op("exp", {n.tensor("self", n.result_dtype())}), -1));
+    n.give(n.b().add(n.b().op("exp", {fraction(n)}), -1));
 }
 void logarithm_of_one_more(Node& n) {
-    n.give(n.b().op("log", {n.b().add(n.tensor("self", n.result_dtype()), 1)}));
+    n.give(n.b().op("log", {n.b().add(fraction(n), 1)}));
 }
 void complementary_error(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
-    n.give(b.sub(b.scalar(dtype, 1), b.op("erf", {n.tensor("self", dtype)})));
+    const Value x = fraction(n);
+    n.give(b.sub(b.scalar(b.type(x).dtype, 1), b.op("erf", {x})));
 }
 void tangent(Node& n) {
-    const Value x = n.tensor("self", n.result_dtype());
+    const Value x = fraction(n);
     n.give(n.b().div(n.b().op("sin", {x}), n.b().op("cos", {x})));
 }
 void hyperbolic(Node& n) {
     Builder& b = n.b();
-    const Value x = n.tensor("self", n.result_dtype());
+    const Value x = fraction(n);
     const Value up = b.op("exp", {x}), down = b.op("exp", {b.neg(x)});
     n.give(b.mul(n.op() == "sinh" ? b.sub(up, down) : b.add(up, down), 0.5));
 }
 void inverse_hyperbolic(Node& n) {
     Builder& b = n.b();
-    const Value x = n.tensor("self", n.result_dtype());
+    const Value x = fraction(n);
     if (n.op() == "acosh") return n.give(b.op("log", {b.add(x, b.op("sqrt", {b.add(b.mul(x, x), -1)}))}));
     n.give(b.mul(b.sub(b.op("log", {b.add(x, 1)}), b.op("log", {b.add(b.neg(x), 1)})), 0.5));  // atanh
 }
 void square_op(Node& n) {
-    const Value x = n.tensor("self", n.result_dtype());
+    const DType dtype = n.type("self").dtype;
+    const Value x = n.tensor("self", dtype == DType::boolean ? DType::i64 : dtype);
     n.give(n.b().mul(x, x));
 }
 
 void power(Node& n) {
-    const DType dtype = n.result_dtype();
+    const DType dtype = n.op() == "float_power" ? DType::f32 : promoted(n, {"self", "exponent"});
     n.give(n.b().op("pow", {n.operand("self", dtype), n.operand("exponent", dtype)}));
 }
 
 // The larger of two exponents, and what the other one adds: overflows nowhere.
 void log_of_sum_of_two(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "other"});
     const Value x = n.operand("self", dtype), y = n.operand("other", dtype);
     const Value more = b.op("softplus", {b.neg(b.op("abs", {b.sub(x, y)}))});
     n.give(b.add(b.op("max", {x, y}), b.op("select", {b.op("eq", {x, y}), b.scalar(dtype, std::numbers::ln2), more})));
@@ -219,7 +229,7 @@ void log_of_sum_of_two(Node& n) {
 // self log other, and 0 where self is 0.
 void x_log_y_op(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
+    const DType dtype = fractional(promoted(n, {"self", "other"}));
     const Value factor = n.operand("self", dtype), of = n.operand("other", dtype);
     const Value zero = b.scalar(dtype, 0);
     const Value nothing = b.op("and", {b.op("eq", {factor, zero}), b.op("le", {of, zero})});
@@ -229,41 +239,42 @@ void x_log_y_op(Node& n) {
 // Each bound is a number, or a tensor.
 void clamp_op(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "min", "max"});
     const std::string op = n.op();
-    const Value x = b.broadcast_to(n.tensor("self", dtype), n.result_dims());
     const auto bound = [&](std::string_view name, bool there) {
         return there && n.has(name) ? n.operand(name, dtype) : Value{};
     };
     const Value low = bound("min", op != "clamp_max"), high = bound("max", op != "clamp_min");
+    Dims dims = n.type("self").dims;
+    for (const Value v : {low, high})
+        if (v) dims = broadcast(dims, b.type(v).dims).value_or(dims);
+    const Value x = b.broadcast_to(n.tensor("self", dtype), dims);
     if (!low && !high) return n.give(x);
     n.give(high ? b.op("clip", {x, low, high}) : b.op("clip", {x, low}));
 }
 
 void where_op(Node& n) {
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "other"});
     n.give(n.b().op("select", {n.b().cast(n.tensor("condition"), DType::boolean), n.operand("self", dtype),
                                n.operand("other", dtype)}));
 }
 
 void masked_fill_op(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
-    const Value v =
-        b.op("select", {b.cast(n.tensor("mask"), DType::boolean), n.operand("value", dtype), n.tensor("self", dtype)});
-    n.give(b.broadcast_to(v, n.result_dims()));
+    const DType dtype = n.type("self").dtype;
+    n.give(b.op("select", {b.cast(n.tensor("mask"), DType::boolean), n.operand("value", dtype), n.tensor("self")}));
 }
 
 void linear_interpolation(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
+    const DType dtype = n.type("self").dtype;
     const Value from = n.tensor("self", dtype);
     n.give(b.add(from, b.mul(b.sub(n.tensor("end", dtype), from), n.operand("weight", dtype))));
 }
 
 void add_product(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "tensor1", "tensor2"});
     const Value x = n.tensor("tensor1", dtype), y = n.tensor("tensor2", dtype);
     Value v = n.op() == "addcmul" ? b.mul(x, y) : b.div(x, y);
     if (const double by = n.number("value", 1); by != 1) v = b.mul(v, by);
@@ -323,12 +334,12 @@ constexpr OpImporter elementwise_importers[] = {
     {"bitwise_xor", bitwise},
     {"logical_not", negation},
     {"bitwise_not", negation},
-    {"abs", unary, own_memory, computed},
-    {"absolute", unary, own_memory, computed},
-    {"neg", unary, own_memory, computed},
-    {"negative", unary, own_memory, computed},
-    {"sign", unary},
-    {"sgn", unary},
+    {"abs", unary_of_any, own_memory, computed},
+    {"absolute", unary_of_any, own_memory, computed},
+    {"neg", unary_of_any, own_memory, computed},
+    {"negative", unary_of_any, own_memory, computed},
+    {"sign", unary_of_any},
+    {"sgn", unary_of_any},
     {"exp", unary},
     {"log", unary},
     {"sqrt", unary},
@@ -339,7 +350,7 @@ constexpr OpImporter elementwise_importers[] = {
     {"tanh", unary},
     {"sigmoid", unary},
     {"erf", unary},
-    {"relu", unary},
+    {"relu", unary_of_any},
     {"floor", rounding},
     {"ceil", rounding},
     {"round", rounding},

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/promotion.h"
 #include "compiler/frontend/shared/class_losses.h"
 
 namespace thunderc::aten {
@@ -57,12 +58,12 @@ void give_of_each_row(Node& n, Value logarithms, const RowsOfClasses& rows, std:
     }
     const LossReduction reduction = reduction_of(n);
     if (reduction == LossReduction::none) {
-        n.give(b.reshape(loss, n.result_dims()));
+        n.give(b.reshape(loss, n.type("target").dims));
     } else {
         loss = b.reduce_sum(loss, {0});
         n.give(reduction == LossReduction::sum ? loss : b.div(loss, b.reduce_sum(weight, {0})));
     }
-    if (n.results() > 1 && n.wants(1)) n.give(b.reduce_sum(weight, {0}), 1);
+    if (n.wants(1)) n.give(b.reduce_sum(weight, {0}), 1);
 }
 
 // One row alone has no batch.
@@ -90,8 +91,9 @@ void cross_entropy_op(Node& n) {
         Dims axes(static_cast<std::size_t>(b.type(loss).rank()));
         std::iota(axes.begin(), axes.end(), 0);
         const LossReduction reduction = reduction_of(n);
-        if (reduction != LossReduction::none) loss = b.reduce_sum(loss, axes);
-        return n.give(b.reshape(reduction == LossReduction::mean ? b.mul(loss, 1 / rows) : loss, n.result_dims()));
+        if (reduction == LossReduction::none) return n.give(n.type("self").rank() == 1 ? b.reshape(loss, {}) : loss);
+        loss = b.reduce_sum(loss, axes);
+        return n.give(reduction == LossReduction::mean ? b.mul(loss, 1 / rows) : loss);
     }
     const std::int64_t ignored = n.integer("ignore_index", -100);
     const RowsOfClasses rows = rows_of_classes(b, x, labels);
@@ -101,8 +103,8 @@ void cross_entropy_op(Node& n) {
         const Value logarithms = b.op("log_softmax", {rows.scores}, {{"axis", std::int64_t{1}}});
         return give_of_each_row(n, logarithms, rows, ignored, smoothing);
     }
-    n.give(
-        b.cast(cross_entropy_of_rows(b, rows, ignored, smoothing, reduction == LossReduction::mean), n.result_dtype()));
+    n.give(b.cast(cross_entropy_of_rows(b, rows, ignored, smoothing, reduction == LossReduction::mean),
+                  n.type("self").dtype));
 }
 
 // On the logarithm of a softmax over the classes it is a cross entropy.
@@ -118,8 +120,7 @@ void negative_log_likelihood_op(Node& n) {
         const RowsOfClasses rows = rows_of_classes(b, Value(made->operands[0]), labels);
         check_labels(n, rows, ignored);
         n.give(cross_entropy_of_rows(b, rows, ignored, 0, reduction == LossReduction::mean), 0);
-        if (n.results() > 1 && n.wants(1))
-            n.give(b.op("cross_entropy_weight", {rows.labels}, {{"ignore_index", ignored}}), 1);
+        if (n.wants(1)) n.give(b.op("cross_entropy_weight", {rows.labels}, {{"ignore_index", ignored}}), 1);
         return;
     }
     const RowsOfClasses rows = rows_of_classes(b, x, labels);
@@ -128,7 +129,7 @@ void negative_log_likelihood_op(Node& n) {
 }
 
 Value difference_of(Node& n) {
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "target"});
     return n.b().sub(n.tensor("self", dtype), n.tensor("target", dtype));
 }
 
@@ -154,7 +155,7 @@ void huber_error(Node& n) {
 }
 
 void binary_cross_entropy_op(Node& n) {
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "target"});
     Value loss = n.b().op("binary_cross_entropy", {n.tensor("self", dtype), n.tensor("target", dtype)});
     if (n.has("weight")) loss = n.b().mul(loss, n.tensor("weight", dtype));
     give_reduced(n, loss);
@@ -163,7 +164,7 @@ void binary_cross_entropy_op(Node& n) {
 // log(1 + eˣ) - t x; with weights p of what is true (1 - t) x + (1 + (p - 1) t) log(1 + e⁻ˣ)
 void binary_cross_entropy_of_logits(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "target"});
     const Value x = n.tensor("self", dtype), t = n.tensor("target", dtype), one = b.scalar(dtype, 1);
     Value loss;
     if (n.has("pos_weight")) {
@@ -179,7 +180,7 @@ void binary_cross_entropy_of_logits(Node& n) {
 // t (log t - x), and 0 where t is 0
 void divergence(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "target"});
     const Value x = n.tensor("self", dtype), t = n.tensor("target", dtype);
     if (n.boolean("log_target", false)) return give_reduced(n, b.mul(b.op("exp", {t}), b.sub(t, x)));
     const Value nothing = b.op("eq", {t, b.scalar(dtype, 0)});

@@ -7,13 +7,14 @@
 #include <limits>
 
 #include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/promotion.h"
 #include "compiler/frontend/shared/attention.h"
 
 namespace thunderc::aten {
 namespace {
 
 void softmax_op(Node& n) {
-    const Value x = n.tensor("self", n.result_dtype());
+    const Value x = n.tensor("self", dtype_or(n, n.type("self").dtype));
     const std::int64_t rank = n.type("self").rank();
     const bool logarithm = n.op() == "log_softmax" || n.op() == "_log_softmax";
     if (rank == 0) return n.give(n.b().splat(n.importer().type(x), logarithm ? 0 : 1));
@@ -64,7 +65,7 @@ void rms_norm_op(Node& n) {
         n.has("weight") ? b.reshape(n.tensor("weight"), {size}) : b.splat(Type::tensor(type.dtype, {size}), 1);
     const std::vector<Value> results = b.emit("rms_norm", {x, w}, {{"eps", eps}});
     n.give(b.reshape(results[0], type.dims), 0);
-    if (n.results() > 1 && n.wants(1)) n.give(b.reshape(results[1], ones), 1);
+    if (n.wants(1)) n.give(b.reshape(results[1], ones), 1);
 }
 
 // Each group of channels of each row by its own mean and deviation; instance norms have a group for each channel.
@@ -111,7 +112,7 @@ void dropout_op(Node& n) {
     const double rate = n.number("p", 0.5);
     if (!(rate >= 0 && rate <= 1)) n.fail(fmt::format("a dropout of the rate {}", rate), {}, "a number from 0 to 1");
     const bool on = n.boolean(flag, true);
-    if (n.results() > 1 && n.wants(1) && on)
+    if (n.wants(1) && on)
         n.fail("the mask of a dropout is not supported", "leave it out of the model, and of its outputs");
     if (on) return n.give(dropped(n.b(), x, rate), 0);
     if (rate > 0) n.importer().note_dropout(rate);
@@ -178,7 +179,16 @@ void attention_op(Node& n) {
             *x = b.broadcast_to(*x, dims);
         }
     }
-    n.give(b.reshape(attention(b, q, k, v, form), n.result_dims()), 0);
+    // As many dimensions as went in: the batches, the heads, each query's row of the values' width.
+    const Value y = attention(b, q, k, v, form);
+    Dims dims = b.type(y).dims;
+    if (rank < 4) {
+        dims.erase(dims.begin(), dims.begin() + (4 - rank));
+    } else {
+        dims.erase(dims.begin());
+        dims.insert(dims.begin(), batch.begin(), batch.end());
+    }
+    n.give(b.reshape(y, dims), 0);
 }
 
 constexpr OpImporter nn_importers[] = {

@@ -120,9 +120,14 @@ void recurrent_op(Node& n) {
         if (n.boolean("train", false) && layer + 1 < layers) x = dropped(b, x, n.number("dropout", 0));
     }
     if (by_row && !alone) x = b.transpose(x, {1, 0, 2});
-    n.give(b.reshape(x, n.result_dims(0)), 0);
-    if (n.wants(1)) n.give(b.reshape(side_by_side(b, last_h, 0), n.result_dims(1)), 1);
-    if (lstm && n.wants(2)) n.give(b.reshape(side_by_side(b, last_c, 0), n.result_dims(2)), 2);
+    if (alone) x = b.reshape(x, {steps, b.type(x).dims[2]});
+    n.give(x, 0);
+    const auto final_states = [&](const std::vector<Value>& parts) {
+        const Value all = side_by_side(b, parts, 0);
+        return alone ? b.reshape(all, {layers * directions, hidden}) : all;
+    };
+    if (n.wants(1)) n.give(final_states(last_h), 1);
+    if (lstm && n.wants(2)) n.give(final_states(last_c), 2);
 }
 
 // (input, hx, w_ih, w_hh, b_ih, b_hh)
@@ -146,8 +151,10 @@ void cell_op(Node& n) {
     state.h = rows(state.h);
     if (state.c) state.c = rows(state.c);
     state = stepped(b, cell, seen_of(b, cell, rows(n.tensor("input"))), state);
-    n.give(b.reshape(state.h, n.result_dims(0)), 0);
-    if (state.c && n.wants(1)) n.give(b.reshape(state.c, n.result_dims(1)), 1);
+    const bool alone = n.type("input").rank() == 1;
+    const auto row = [&](Value v) { return alone ? b.reshape(v, {b.type(v).dims[1]}) : v; };
+    n.give(row(state.h), 0);
+    if (state.c && n.wants(1)) n.give(row(state.c), 1);
 }
 
 constexpr OpImporter recurrent_importers[] = {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/promotion.h"
 
 namespace thunderc::aten {
 namespace {
@@ -36,8 +37,8 @@ double count_of(const Dims& dims, const Dims& axes) {
 }
 
 void sum_op(Node& n) {
-    const Value x = n.tensor("self", n.result_dtype());
     const std::string op = n.op();
+    const Value x = n.tensor("self", op == "mean" ? dtype_or(n, n.type("self").dtype) : accumulated(n, "self"));
     const std::string_view ours = op == "sum" ? "reduce_sum" : op == "mean" ? "reduce_mean" : "reduce_prod";
     n.give(reduced(n.b(), ours, x, axes_of(n, n.type("self").rank()), n.boolean("keepdim", false)));
 }
@@ -84,8 +85,9 @@ void arg_extremum(Node& n) {
     if (all) x = b.reshape(x, {b.type(x).elements()});
     if (b.type(x).rank() == 0) return n.give(b.splat(Type::tensor(DType::i64, {}), 0));
     const std::int64_t axis = all ? 0 : n.axis("dim", b.type(x).rank());
-    const Value v = index_of_extremum(b, x, axis, n.op() == "argmax", n.boolean("keepdim", false));
-    n.give(b.reshape(v, n.result_dims()));
+    const bool keep = n.boolean("keepdim", false);
+    const Value v = index_of_extremum(b, x, axis, n.op() == "argmax", keep && !all);
+    n.give(all && keep ? b.reshape(v, Dims(n.type("self").dims.size(), 1)) : v);
 }
 
 void any_or_all(Node& n) {
@@ -116,21 +118,29 @@ void deviation(Node& n) {
     const Value squares = reduced(b, "reduce_sum", b.mul(apart, apart), axes, keep);
     const Value variance = b.mul(squares, less > 0 ? 1 / less : std::numeric_limits<double>::infinity());
     n.give(root ? b.op("sqrt", {variance}, {{"flat_at_zero", true}}) : variance, 0);
-    if (with_mean) n.give(b.reshape(mean, n.result_dims(1)), 1);
+    if (with_mean) n.give(keep || axes.empty() ? mean : b.reshape(mean, b.type(squares).dims), 1);
 }
 
 void log_of_sum(Node& n) {
     Builder& b = n.b();
-    const Value x = n.tensor("self", n.result_dtype());
+    const Value x = n.tensor("self", fractional(n.type("self").dtype));
     const Dims axes = axes_of(n, n.type("self").rank());
     if (axes.empty()) return n.give(x);
-    n.give(b.reshape(b.op("log_sum_exp", {x}, {{"axes", axes}}), n.result_dims()));
+    const Value v = b.op("log_sum_exp", {x}, {{"axes", axes}});
+    Dims dims;
+    const bool keep = n.boolean("keepdim", false);
+    for (std::int64_t k = 0; k < n.type("self").rank(); ++k) {
+        const bool reduces = std::find(axes.begin(), axes.end(), k) != axes.end();
+        if (!reduces) dims.push_back(n.type("self").dims[static_cast<std::size_t>(k)]);
+        if (reduces && keep) dims.push_back(1);
+    }
+    n.give(b.reshape(v, dims));
 }
 
 // The p-th root of the sum of |x|^p. Its gradient is 0 where it is 0, as torch's.
 void norm_op(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
+    const DType dtype = dtype_or(n, fractional(n.type("self").dtype));
     const Value x = n.tensor("self", dtype);
     const double p = n.number(n.has("ord") ? "ord" : "p", 2);
     const Dims axes = axes_of(n, n.type("self").rank());
@@ -157,7 +167,7 @@ void norm_op(Node& n) {
 }
 
 void running_sum(Node& n) {
-    const Value x = n.tensor("self", n.result_dtype());
+    const Value x = n.tensor("self", accumulated(n, "self"));
     const std::int64_t rank = n.type("self").rank(), axis = n.axis("dim", rank);
     if (rank == 0) return n.give(x);
     n.give(n.b().op("cumsum", {x}, {{"axis", axis}, {"exclusive", false}, {"reverse", false}}));
@@ -166,7 +176,7 @@ void running_sum(Node& n) {
 // Shifted copies of doubling distance are multiplied, as `cumsum` adds them: exact for zeros, and differentiable there.
 void running_product(Node& n) {
     Builder& b = n.b();
-    Value v = n.tensor("self", n.result_dtype());
+    Value v = n.tensor("self", accumulated(n, "self"));
     const Type type = b.type(v);
     if (type.dims.empty()) return n.give(v);
     const std::int64_t axis = n.axis("dim", type.rank()), size = type.dims[static_cast<std::size_t>(axis)];
@@ -183,7 +193,7 @@ void running_product(Node& n) {
 // x y / (max(|x|, eps) max(|y|, eps)), along a dimension.
 void cosine_of_angle(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
+    const DType dtype = fractional(promoted(n, {"x1", "x2"}));
     const Dims both = broadcast(n.type("x1").dims, n.type("x2").dims).value_or(n.type("x1").dims);
     const Value x = b.broadcast_to(n.tensor("x1", dtype), both), y = b.broadcast_to(n.tensor("x2", dtype), both);
     const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(both.size()), 1);
@@ -198,7 +208,7 @@ void cosine_of_angle(Node& n) {
 // Differences of neighbours, n times, with what is put before and behind them.
 void difference(Node& n) {
     Builder& b = n.b();
-    const DType dtype = n.result_dtype();
+    const DType dtype = promoted(n, {"self", "prepend", "append"});
     const std::int64_t rank = n.type("self").rank(), axis = n.axis("dim", rank, -1);
     std::vector<Value> all;
     if (n.has("prepend")) all.push_back(n.tensor("prepend", dtype));

@@ -7,6 +7,7 @@
 
 #include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/aten/indices.h"
+#include "compiler/frontend/aten/promotion.h"
 #include "compiler/frontend/shared/ranking.h"
 #include "compiler/frontend/shared/scatter.h"
 
@@ -254,18 +255,20 @@ void sort_op(Node& n) {
 // Rows and columns of a triangle, in order.
 void triangle_indices(Node& n) {
     const std::int64_t rows = n.integer("row"), columns = n.integer("col"), offset = n.integer("offset", 0);
-    const Dims dims = n.result_dims();
     const bool lower = n.op() == "tril_indices";
-    Tensor out(Type::tensor(n.result_dtype(), dims));
-    std::size_t at = 0;
-    const auto count = static_cast<std::size_t>(dims[1]);
+    constexpr std::int64_t most = std::int64_t{1} << 24;
+    if (rows < 0 || columns < 0 || rows > most || columns > most || rows * columns > most)
+        n.fail(fmt::format("the indices of a triangle of {} rows and {} columns", rows, columns));
+    std::vector<std::int64_t> at_row, at_column;
     for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t c = 0; c < columns; ++c) {
             if (lower ? c > r + offset : c < r + offset) continue;
-            if (at == count) n.fail("a triangle of another size than the program says");
-            out.i[at] = r;
-            out.i[count + at++] = c;
+            at_row.push_back(r);
+            at_column.push_back(c);
         }
+    Tensor out(Type::tensor(dtype_or(n, DType::i64), {2, static_cast<std::int64_t>(at_row.size())}));
+    std::copy(at_row.begin(), at_row.end(), out.i.begin());
+    std::copy(at_column.begin(), at_column.end(), out.i.begin() + static_cast<std::ptrdiff_t>(at_row.size()));
     n.give(n.b().constant(ConstExpr::dense(std::move(out))));
 }
 

@@ -7,15 +7,87 @@
 
 #include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/aten/indices.h"
+#include "compiler/frontend/aten/promotion.h"
 
 namespace thunderc::aten {
 namespace {
 
-// What only looks at its operand in another shape: that of the result, which the program says.
+// One size may be -1: what is left for it.
+Dims with_the_rest(Node& n, Dims size, std::int64_t elements) {
+    std::int64_t product = 1;
+    std::optional<std::size_t> open;
+    for (std::size_t d = 0; d < size.size(); ++d) {
+        if (size[d] == -1 && !open)
+            open = d;
+        else if (size[d] < 0 || __builtin_mul_overflow(product, size[d], &product))
+            n.fail(fmt::format("{} to a shape that no tensor can have", n.call().target), {}, {}, to_string(size));
+    }
+    if (open && (product == 0 || elements % product != 0))
+        n.fail(fmt::format("{} of {} elements to another number of them", n.call().target, elements), {}, {},
+               to_string(size));
+    if (open) size[*open] = elements / product;
+    return size;
+}
+
+Dims without_ones(Node& n, const Dims& dims) {
+    Dims axes;
+    for (const std::int64_t d : n.integers("dim").value_or(Dims{}))
+        axes.push_back(n.axis(d, static_cast<std::int64_t>(dims.size())));
+    Dims out;
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+        const bool named = std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(d)) != axes.end();
+        if (dims[d] != 1 || (n.has("dim") && !named)) out.push_back(dims[d]);
+    }
+    return out;
+}
+
+Dims flattened(Node& n, const Dims& dims) {
+    const auto rank = static_cast<std::int64_t>(dims.size());
+    if (rank == 0) return {1};
+    const std::int64_t begin = n.axis("start_dim", rank, 0), end = n.axis("end_dim", rank, -1) + 1;
+    if (end <= begin) n.fail(fmt::format("{} from dimension {} to {}", n.call().target, begin, end - 1));
+    Dims out(dims.begin(), dims.begin() + begin);
+    out.push_back(element_count(Dims(dims.begin() + begin, dims.begin() + end)));
+    out.insert(out.end(), dims.begin() + end, dims.end());
+    return out;
+}
+
+// The shape in which an operator looks at its operand.
+Dims other_shape(Node& n) {
+    const std::string op = n.op();
+    const Type type = n.type("self");
+    Dims dims = type.dims;
+    const std::int64_t rank = type.rank();
+    if (op == "view_as" || op == "reshape_as") return n.type("other").dims;
+    if (op.starts_with("squeeze")) return without_ones(n, dims);
+    if (op == "flatten") return flattened(n, dims);
+    if (op == "ravel") return {type.elements()};
+    if (op == "atleast_1d") return dims.empty() ? Dims{1} : dims;
+    if (op.starts_with("unsqueeze")) {
+        dims.insert(dims.begin() + n.axis(n.integer("dim"), rank + 1), 1);
+        return dims;
+    }
+    if (op == "unflatten") {
+        const std::int64_t axis = n.axis("dim", rank);
+        const Dims sizes = with_the_rest(n, n.integers("sizes").value_or(Dims{}), dims[static_cast<std::size_t>(axis)]);
+        dims.erase(dims.begin() + axis);
+        dims.insert(dims.begin() + axis, sizes.begin(), sizes.end());
+        return dims;
+    }
+    const std::optional<Dims> size = n.integers(n.has("shape") ? "shape" : "size");
+    if (!size) n.fail(fmt::format("{} as another type", n.call().target), "convert it with .to() in the model");
+    return with_the_rest(n, *size, type.elements());
+}
+
+// What only looks at its operand in another shape.
 void reshaped(Node& n) {
     Builder& b = n.b();
     const std::string op = n.op();
-    const Value v = b.reshape(n.tensor("self"), n.result_dims());
+    const Dims dims = other_shape(n);
+    if (element_count(dims) != n.type("self").elements())
+        n.fail(fmt::format("{} to another number of elements", n.call().target), {}, {},
+               fmt::format("{} to [{}]", to_string(n.type("self")), to_string(dims)));
+    const Value v = b.reshape(n.tensor("self"), dims);
     // Where elements lie otherwise, these may have to copy them: then nothing is known of what a write does.
     const bool may_copy = op == "reshape" || op == "flatten" || op == "reshape_as" || op == "ravel";
     if (may_copy && n.is_dense() != true) return n.give(v);
@@ -40,7 +112,16 @@ void same(Node& n) {
 }
 
 void expanded(Node& n) {
-    n.give(n.b().broadcast_to(n.tensor("self"), n.result_dims()));
+    const Dims from = n.type("self").dims;
+    Dims size = n.op() == "expand_as" ? n.type("other").dims : n.integers("size").value_or(Dims{});
+    if (size.size() < from.size()) n.fail(fmt::format("{} to fewer dimensions", n.call().target));
+    const std::size_t more = size.size() - from.size();
+    for (std::size_t d = more; d < size.size(); ++d)
+        if (size[d] == -1) size[d] = from[d - more];
+    if (!countable(size) || broadcast(from, size) != size)
+        n.fail(fmt::format("{} to a shape that does not fit", n.call().target), {}, {},
+               fmt::format("[{}] to [{}]", to_string(from), to_string(size)));
+    n.give(n.b().broadcast_to(n.tensor("self"), size));
 }
 
 void transposed_pair(Node& n) {
@@ -141,50 +222,98 @@ void select_op(Node& n) {
                 [=, &b](Value base, Value written) { return part_written(b, base, written, axis, at, at + 1, 1); });
 }
 
-// Parts along a dimension, as many as there are results; each is as large as the program says.
+// Where parts of a dimension end: by the size of each, by how many there are, by where they are cut.
+Dims ends_of_parts(Node& n, std::int64_t size) {
+    Dims ends;
+    const std::string op = n.op();
+    const auto each_of = [&](std::int64_t part) {
+        if (part < 0 || (part == 0 && size != 0)) n.fail(fmt::format("{} into parts of {}", n.call().target, part));
+        if (size == 0) return ends.push_back(0);
+        for (std::int64_t at = part; at - part < size; at += part) ends.push_back(std::min(at, size));
+    };
+    if (op.starts_with("unbind")) {
+        for (std::int64_t k = 1; k <= size; ++k) ends.push_back(k);
+    } else if (op.ends_with("chunk") || n.has("sections")) {
+        const std::int64_t count = n.integer(n.has("chunks") ? "chunks" : "sections");
+        if (count < 1 || count > (std::int64_t{1} << 20)) n.fail(fmt::format("{} into {}", n.call().target, count));
+        if (n.has("chunks"))
+            each_of((size + count - 1) / count);
+        else  // the first ones have one more
+            for (std::int64_t k = 1; k <= count; ++k) ends.push_back(size / count * k + std::min(k, size % count));
+    } else if (n.has("indices")) {
+        for (const std::int64_t at : n.integers("indices").value_or(Dims{}))
+            ends.push_back(std::max(inside(at, size), ends.empty() ? 0 : ends.back()));
+        ends.push_back(size);
+    } else if (const char* name = n.has("split_sizes") ? "split_sizes" : "split_size"; n.is_list(name)) {
+        std::int64_t end = 0;
+        for (const std::int64_t part : n.integers(name).value_or(Dims{})) {
+            if (part < 0 || part > size - end) n.fail(fmt::format("the parts of {} do not add up", n.call().target));
+            ends.push_back(end += part);
+        }
+        if (end != size) n.fail(fmt::format("the parts of {} do not add up", n.call().target));
+    } else {
+        each_of(n.integer(name));
+    }
+    return ends;
+}
+
 void parts(Node& n) {
+    Builder& b = n.b();
     const Type type = n.type("self");
-    const bool bare = n.op() == "unbind";
+    const bool bare = n.op().starts_with("unbind");
     const std::int64_t axis = n.axis("dim", type.rank(), 0);
+    if (type.dims.empty()) n.fail(fmt::format("{} of a scalar", n.call().target));
     std::int64_t begin = 0;
-    for (std::size_t k = 0; k < n.results(); ++k) {
-        if (!n.wants(k) && !bare) n.fail(fmt::format("{} gives a part that has no name", n.call().target));
-        const Dims dims = n.wants(k) ? n.result_dims(k) : Dims{};
-        const std::int64_t size = bare ? 1 : dims[static_cast<std::size_t>(axis)];
-        if (begin + size > type.dims[static_cast<std::size_t>(axis)])
-            n.fail(fmt::format("the parts of {} do not add up", n.call().target));
+    std::size_t k = 0;
+    for (const std::int64_t end : ends_of_parts(n, type.dims[static_cast<std::size_t>(axis)])) {
         if (n.wants(k)) {
-            Builder& b = n.b();
-            const std::int64_t end = begin + size;
+            Value part = b.slice(n.tensor("self"), axis, begin, end);
+            Dims dims = b.type(part).dims;
+            if (bare) dims.erase(dims.begin() + axis);
             n.give_view(
-                b.reshape(b.slice(n.tensor("self"), axis, begin, end), dims),
+                b.reshape(part, dims),
                 [=, &b](Value base, Value written) { return part_written(b, base, written, axis, begin, end, 1); }, k);
         }
-        begin += size;
+        begin = end;
+        ++k;
     }
+    if (n.results() > k)
+        n.fail(fmt::format("{} gives {} parts, and the program names {}", n.call().target, k, n.results()));
 }
 
 void concatenated(Node& n) {
-    const DType dtype = n.result_dtype();
-    const Dims dims = n.result_dims();
+    const std::vector<Value> all = n.tensors("tensors");
+    if (all.empty()) n.fail(fmt::format("{} of no tensors", n.call().target));
+    const DType dtype = promoted(n, all);
     std::vector<Value> operands;
-    for (const Value v : n.tensors("tensors"))  // an empty one adds nothing, whatever its shape
-        if (n.importer().type(v).elements() > 0) operands.push_back(n.b().cast(v, dtype));
-    if (operands.empty()) return n.give(n.b().splat(Type::tensor(dtype, dims), 0));
+    Dims dims = {0};  // of what is there: one that is empty adds nothing, whatever its shape
+    for (const Value v : all) {
+        const Type type = n.importer().type(v);
+        if (type.dims != Dims{0}) dims = type.dims;
+        if (type.elements() > 0) operands.push_back(n.b().cast(v, dtype));
+    }
     const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(dims.size()), 0);
+    if (operands.empty()) {
+        std::int64_t& extent = dims[static_cast<std::size_t>(axis)] = 0;
+        for (const Value v : all)
+            if (const Type type = n.importer().type(v); type.dims.size() == dims.size())
+                extent += type.dims[static_cast<std::size_t>(axis)];
+        return n.give(n.b().splat(Type::tensor(dtype, dims), 0));
+    }
     n.give(operands.size() == 1 ? operands[0] : n.b().op("concat", std::move(operands), {{"axis", axis}}));
 }
 
 void stacked(Node& n) {
-    const DType dtype = n.result_dtype();
-    const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(n.result_dims().size()), 0);
+    const std::vector<Value> all = n.tensors("tensors");
+    if (all.empty()) n.fail("stack of no tensors");
+    const DType dtype = promoted(n, all);
+    const std::int64_t axis = n.axis("dim", n.importer().type(all[0]).rank() + 1, 0);
     std::vector<Value> operands;
-    for (const Value v : n.tensors("tensors")) {
+    for (const Value v : all) {
         Dims dims = n.importer().type(v).dims;
         dims.insert(dims.begin() + axis, 1);
         operands.push_back(n.b().reshape(n.b().cast(v, dtype), dims));
     }
-    if (operands.empty()) n.fail("stack of no tensors");
     n.give(operands.size() == 1 ? operands[0] : n.b().op("concat", std::move(operands), {{"axis", axis}}));
 }
 
@@ -196,12 +325,16 @@ void repeated(Node& n) {
         repeats.insert(repeats.begin(), from.size() - repeats.size(), 1);
     if (repeats.size() < from.size()) n.fail("repeat has numbers for fewer dimensions than its operand");
     from.insert(from.begin(), repeats.size() - from.size(), 1);
-    Dims split, wide;
+    Dims split, wide, whole;
     for (std::size_t d = 0; d < from.size(); ++d) {
         split.insert(split.end(), {1, from[d]});
         wide.insert(wide.end(), {repeats[d], from[d]});
+        std::int64_t& extent = whole.emplace_back(0);
+        if (repeats[d] < 0 || __builtin_mul_overflow(repeats[d], from[d], &extent))
+            n.fail(fmt::format("{} {} times", n.call().target, repeats[d]));
     }
-    n.give(n.b().reshape(n.b().broadcast_to(n.b().reshape(n.tensor("self"), split), wide), n.result_dims()));
+    if (!countable(whole)) n.fail(fmt::format("{} gives a shape that no tensor can have", n.call().target));
+    n.give(n.b().reshape(n.b().broadcast_to(n.b().reshape(n.tensor("self"), split), wide), whole));
 }
 
 // Each element several times in a row.
@@ -215,7 +348,10 @@ void repeated_in_a_row(Node& n) {
     split.insert(split.begin() + axis + 1, 1);
     Dims wide = split;
     wide[static_cast<std::size_t>(axis) + 1] = times;
-    n.give(n.b().reshape(n.b().broadcast_to(n.b().reshape(v, split), wide), n.result_dims()));
+    std::int64_t& extent = dims[static_cast<std::size_t>(axis)];
+    if (times < 0 || __builtin_mul_overflow(extent, times, &extent) || !countable(dims))
+        n.fail(fmt::format("{} {} times", n.call().target, times));
+    n.give(n.b().reshape(n.b().broadcast_to(n.b().reshape(v, split), wide), dims));
 }
 
 Value reversed(Builder& b, Value v, std::int64_t axis) {
@@ -303,9 +439,19 @@ void triangle(Node& n) {
 // Blocks of channels become blocks of the image, and back.
 void shuffled_pixels(Node& n) {
     const std::int64_t block = n.integer(n.op() == "pixel_shuffle" ? "upscale_factor" : "downscale_factor");
-    const Dims in = n.type("self").dims, out = n.result_dims();
+    const Dims in = n.type("self").dims;
     if (in.size() < 3) n.fail("pixels are shuffled in images (C, H, W)");
     const bool up = n.op() == "pixel_shuffle";
+    if (block < 1 || block > (std::int64_t{1} << 15)) n.fail(fmt::format("pixels are shuffled by {}", block));
+    Dims out = in;
+    for (std::size_t k = 3; k > 0; --k) {
+        std::int64_t& extent = out[in.size() - k];
+        const std::int64_t by = k == 3 ? block * block : block;
+        const bool divides = (k == 3) == up;
+        if (divides && extent % by != 0)
+            n.fail(fmt::format("{} elements are not shuffled by {}", extent, block), {}, {}, to_string(n.type("self")));
+        extent = divides ? extent / by : extent * by;
+    }
     const Dims& small = up ? out : in;  // with fewer channels
     const Dims& coarse = up ? in : out;
     const std::size_t rank = in.size();
@@ -342,7 +488,10 @@ void turned_by_quarters(Node& n) {
 void unfolded_dimension(Node& n) {
     const Type type = n.type("self");
     const std::int64_t axis = n.axis("dimension", type.rank()), size = n.integer("size"), step = n.integer("step");
-    const std::int64_t count = n.result_dims()[static_cast<std::size_t>(axis)];
+    const std::int64_t extent = type.dims.empty() ? 1 : type.dims[static_cast<std::size_t>(axis)];
+    if (type.dims.empty() || size < 1 || step < 1 || size > extent)
+        n.fail(fmt::format("windows of {} elements in steps of {} along {}", size, step, extent));
+    const std::int64_t count = (extent - size) / step + 1;
     Tensor index(Type::tensor(DType::i64, {count, size}));
     for (std::int64_t k = 0; k < count * size; ++k) index.i[static_cast<std::size_t>(k)] = k / size * step + k % size;
     const Value v =
@@ -356,19 +505,28 @@ void unfolded_dimension(Node& n) {
 
 void broadcast_together(Node& n) {
     const std::vector<Value> all = n.tensors("tensors");
+    Dims dims;
+    for (const Value v : all) {
+        const std::optional<Dims> both = broadcast(dims, n.importer().type(v).dims);
+        if (!both) n.fail("tensors that do not broadcast to one another");
+        dims = *both;
+    }
     for (std::size_t k = 0; k < all.size(); ++k)
-        if (n.wants(k)) n.give(n.b().broadcast_to(all[k], n.result_dims(k)), k);
+        if (n.wants(k)) n.give(n.b().broadcast_to(all[k], dims), k);
 }
 
 // Each tensor of one dimension along a dimension of its own; "xy" has the first two the other way round.
 void mesh_grid(Node& n) {
     const std::vector<Value> all = n.tensors("tensors");
     const bool swapped = n.text("indexing", "ij") == "xy" && all.size() > 1;
+    const auto along = [&](std::size_t k) { return swapped && k < 2 ? 1 - k : k; };
+    Dims dims(all.size());
+    for (std::size_t k = 0; k < all.size(); ++k) dims[along(k)] = n.importer().type(all[k]).elements();
     for (std::size_t k = 0; k < all.size(); ++k) {
         if (!n.wants(k)) continue;
         Dims line(all.size(), 1);
-        line[swapped && k < 2 ? 1 - k : k] = n.importer().type(all[k]).elements();
-        n.give(n.b().broadcast_to(n.b().reshape(all[k], line), n.result_dims(k)), k);
+        line[along(k)] = dims[along(k)];
+        n.give(n.b().broadcast_to(n.b().reshape(all[k], line), dims), k);
     }
 }
 
@@ -387,7 +545,8 @@ void diagonal_op(Node& n) {
     Value v = b.transpose(n.tensor("self"), permutation);
     Dims dims = b.type(v).dims;
     const std::int64_t height = dims[dims.size() - 2], width = dims.back(), offset = n.integer("offset", 0);
-    const std::int64_t count = n.result_dims().back();
+    const std::int64_t count =
+        std::max<std::int64_t>(0, offset >= 0 ? std::min(height, width - offset) : std::min(height + offset, width));
     const std::int64_t begin = offset >= 0 ? offset : -offset * width;
     dims.pop_back();
     dims.back() = height * width;

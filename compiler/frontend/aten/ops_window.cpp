@@ -15,6 +15,11 @@ namespace {
 
 constexpr std::int64_t most_window_places = 4096;  // each is an operation of its own
 
+// "1d", "2d" or "3d" in a name.
+std::size_t dimensions_of(const std::string& op) {
+    return op.find("1d") != std::string::npos ? 1 : op.find("2d") != std::string::npos ? 2 : 3;
+}
+
 // One number for each spatial dimension; one alone is for all of them.
 Dims for_each_dimension(Node& n, std::string_view name, std::size_t rank, std::int64_t otherwise) {
     Dims out = n.integers(name).value_or(Dims{});
@@ -50,6 +55,14 @@ Value with_batch_of(Builder& b, Value x, std::size_t spatial) {
     if (dims.size() != spatial + 1) return x;
     dims.insert(dims.begin(), 1);
     return b.reshape(x, dims);
+}
+
+// What came without a batch is given without one.
+Value as_it_came(Node& n, Value y, std::int64_t rank) {
+    Dims dims = n.b().type(y).dims;
+    if (static_cast<std::int64_t>(dims.size()) == rank) return y;
+    dims.erase(dims.begin());
+    return n.b().reshape(y, dims);
 }
 
 Value with_channel_bias(Node& n, Value y) {
@@ -106,18 +119,27 @@ void convolution_op(Node& n) {
                   {"groups", groups},
                   {"steps", w.out}});
     }
-    n.give(b.reshape(with_channel_bias(n, y), n.result_dims()));
+    n.give(as_it_came(n, with_channel_bias(n, y), n.type("input").rank()));
 }
 
 struct Pooled {
     Value x;
     Window window;
+    std::int64_t rank = 0;  // of what is pooled, as it came
 };
+
+// How many steps a window makes; with ceil_mode one more where elements are left, which begins on them or before.
+std::int64_t steps_of_pool(Node& n, const Window& w, std::size_t d) {
+    const std::int64_t room = w.in[d] + w.before[d] + w.behind[d] - w.reach(d);
+    if (room < 0 && !n.boolean("ceil_mode", false)) return 0;
+    if (!n.boolean("ceil_mode", false)) return room / w.strides[d] + 1;
+    const std::int64_t steps = (std::max<std::int64_t>(room, -w.strides[d]) + w.strides[d] - 1) / w.strides[d] + 1;
+    return (steps - 1) * w.strides[d] >= w.in[d] + w.before[d] ? steps - 1 : steps;
+}
 
 Pooled pooled(Node& n) {
     Builder& b = n.b();
-    const std::string op = n.op();
-    const std::size_t spatial = op.find("1d") != std::string::npos ? 1 : op.find("2d") != std::string::npos ? 2 : 3;
+    const std::size_t spatial = dimensions_of(n.op());
     const Value x = with_batch_of(b, n.tensor(n.has("self") ? "self" : "input"), spatial);
     const Dims dims = b.type(x).dims;
     if (dims.size() != spatial + 2)
@@ -126,20 +148,19 @@ Pooled pooled(Node& n) {
     const bool given = n.has("stride") && !n.integers("stride")->empty();
     Window w = window_form_of(n, Dims(dims.begin() + 2, dims.end()), size,
                               given ? for_each_dimension(n, "stride", spatial, 1) : size);
-    // How many steps there are, with ceil_mode as without, the program says.
-    const Dims result = n.result_dims();
-    w.out.assign(result.end() - static_cast<std::ptrdiff_t>(spatial), result.end());
-    for (std::size_t d = 0; d < spatial; ++d)
+    for (std::size_t d = 0; d < spatial; ++d) {
+        w.out.push_back(steps_of_pool(n, w, d));
         if (w.out[d] < 1)
             n.fail(fmt::format("the windows of {} are larger than its input with its padding", n.call().target));
-    return {x, w};
+    }
+    return {x, w, n.type(n.has("self") ? "self" : "input").rank()};
 }
 
 void max_pool_op(Node& n) {
     const Pooled p = pooled(n);
-    const bool numbers = n.results() > 1 && n.wants(1);
+    const bool numbers = n.wants(1);
     const LargestOfWindow most = max_pool(n.b(), p.x, p.window, false);
-    n.give(n.b().reshape(most.values, n.result_dims()), 0);
+    n.give(as_it_came(n, most.values, p.rank), 0);
     if (!numbers) return;
     // Of each channel by itself.
     const Window& w = p.window;
@@ -147,15 +168,25 @@ void max_pool_op(Node& n) {
     const std::int64_t channel = element_count(w.in);
     const LargestOfWindow all = max_pool(n.b(), p.x, w, true);
     const Value within = n.b().op("mod", {all.numbers, n.b().scalar(DType::i64, static_cast<double>(channel))});
-    n.give(n.b().reshape(within, n.result_dims(1)), 1);
+    n.give(as_it_came(n, within, p.rank), 1);
 }
 
 void average_pool_op(Node& n) {
     const Pooled p = pooled(n);
     std::optional<double> divisor;
     if (n.has("divisor_override")) divisor = n.number("divisor_override");
-    n.give(n.b().reshape(average_pool(n.b(), p.x, p.window, n.boolean("count_include_pad", true), divisor),
-                         n.result_dims()));
+    n.give(as_it_came(n, average_pool(n.b(), p.x, p.window, n.boolean("count_include_pad", true), divisor), p.rank));
+}
+
+// The shape that adaptive pooling gives: "output_size" for the last dimensions.
+Dims adapted(Node& n, std::size_t spatial) {
+    Dims dims = n.type("self").dims;
+    const Dims size = for_each_dimension(n, "output_size", spatial, 1);
+    if (dims.size() < spatial + 1) n.fail(fmt::format("{} takes rows of channels", n.call().target));
+    for (const std::int64_t out : size)
+        if (out < 0 || out > (std::int64_t{1} << 20)) n.fail(fmt::format("{} to {} elements", n.call().target, out));
+    std::copy(size.begin(), size.end(), dims.end() - static_cast<std::ptrdiff_t>(spatial));
+    return dims;
 }
 
 // Each element of the result is that of so many elements as there are between its ends: of equal windows where the
@@ -163,10 +194,9 @@ void average_pool_op(Node& n) {
 void adaptive_average_pool(Node& n) {
     Builder& b = n.b();
     Value v = n.tensor("self");
-    const Dims result = n.result_dims();
-    const std::size_t rank = result.size(), spatial = n.op().find("1d") != std::string::npos   ? 1
-                                                      : n.op().find("2d") != std::string::npos ? 2
-                                                                                               : 3;
+    const std::size_t spatial = dimensions_of(n.op());
+    const Dims result = adapted(n, spatial);
+    const std::size_t rank = result.size();
     for (std::size_t d = rank - spatial; d < rank; ++d) {
         Dims dims = b.type(v).dims;
         const std::int64_t in = dims[d], out = result[d];
@@ -197,10 +227,8 @@ void adaptive_average_pool(Node& n) {
 
 void adaptive_max_pool(Node& n) {
     Builder& b = n.b();
-    const Dims result = n.result_dims();
-    const std::size_t spatial = n.op().find("1d") != std::string::npos   ? 1
-                                : n.op().find("2d") != std::string::npos ? 2
-                                                                         : 3;
+    const std::size_t spatial = dimensions_of(n.op());
+    const Dims result = adapted(n, spatial);
     const Value x = with_batch_of(b, n.tensor("self"), spatial);
     const Dims dims = b.type(x).dims;
     Window w;
@@ -224,12 +252,18 @@ void columns_op(Node& n) {
     Builder& b = n.b();
     const bool back = n.op() == "col2im";
     const Value x = n.tensor("self");
-    const Dims dims = b.type(x).dims, result = n.result_dims();
-    const Dims& image = back ? result : dims;
+    const Dims dims = b.type(x).dims, kernel = for_each_dimension(n, "kernel_size", 2, 1);
+    Dims image = dims;
+    if (back) {  // (N, C places, steps) of an image (N, C, height, width)
+        if (dims.size() < 2) n.fail("the columns of col2im have no dimensions");
+        image.pop_back();
+        image.back() /= std::max<std::int64_t>(1, element_count(kernel));
+        for (const std::int64_t extent : for_each_dimension(n, "output_size", 2, 1)) image.push_back(extent);
+        if (!countable(image)) n.fail("col2im gives a shape that no tensor can have", {}, {}, to_string(image));
+    }
     if (image.size() < 3 || image.size() > 4)
         n.fail(fmt::format("{} takes images of two dimensions", n.call().target), {}, {}, to_string(b.type(x)));
-    Window w = window_form_of(n, Dims(image.end() - 2, image.end()), for_each_dimension(n, "kernel_size", 2, 1),
-                              for_each_dimension(n, "stride", 2, 1));
+    Window w = window_form_of(n, Dims(image.end() - 2, image.end()), kernel, for_each_dimension(n, "stride", 2, 1));
     for (std::size_t d = 0; d < 2; ++d) {
         const std::int64_t room = w.in[d] + w.before[d] + w.behind[d] - w.reach(d);
         if (room < 0) n.fail(fmt::format("the windows of {} are larger than the image", n.call().target));
@@ -241,7 +275,7 @@ void columns_op(Node& n) {
         if (b.type(x).elements() != rows * channels * w.places() * steps)
             n.fail("the columns of col2im do not fit its image", {}, {}, to_string(b.type(x)));
         const Value apart = b.reshape(x, {rows, channels, w.places(), w.out[0], w.out[1]});
-        return n.give(b.reshape(folded(b, apart, w), result));
+        return n.give(b.reshape(folded(b, apart, w), image));
     }
     const Value around = padded(b, with_batch_of(b, x, 2), w, 0);
     std::vector<Value> columns;
@@ -249,6 +283,8 @@ void columns_op(Node& n) {
         columns.push_back(b.reshape(at_place(b, around, w, place), {rows, channels, 1, steps}));
     });
     const Value all = columns.size() == 1 ? columns[0] : b.op("concat", columns, {{"axis", std::int64_t{2}}});
+    Dims result(dims.begin(), dims.end() - 3);
+    result.insert(result.end(), {channels * w.places(), steps});
     n.give(b.reshape(all, result));
 }
 
@@ -284,8 +320,8 @@ void batch_norm_op(Node& n) {
                "bind a larger batch with --batch, or export the model so", "two or more", "one");
     const std::vector<Value> results = b.emit("batch_norm", {n.tensor("input"), w, bias}, {{"eps", eps}});
     n.give(results[0], 0);
-    if (n.results() > 1 && n.wants(1)) n.give(results[1], 1);
-    if (n.results() > 2 && n.wants(2)) n.give(b.op("rsqrt", {b.add(results[2], eps)}), 2);
+    if (n.wants(1)) n.give(results[1], 1);
+    if (n.wants(2)) n.give(b.op("rsqrt", {b.add(results[2], eps)}), 2);
     if (!stored) return;
     // torch moves the variance by that of a sample.
     const Value sample = b.mul(results[2], numbers / (numbers - 1));
@@ -295,7 +331,7 @@ void batch_norm_op(Node& n) {
         const Value of = n.tensor(name);
         const ArgInfo* info = argument_info(b.function(), of);
         const bool buffer = info != nullptr && info->kind == ArgInfo::Kind::buffer;
-        const bool wanted = n.results() > k && n.wants(k);
+        const bool wanted = n.wants(k);
         if (!buffer && !wanted) continue;
         const Value now = moved.average(of, towards, momentum);
         if (buffer) moved.move(of, now);
@@ -310,8 +346,8 @@ void upsampled(Node& n) {
     Builder& b = n.b();
     const std::string op = n.op();
     const Type type = n.type(n.has("self") ? "self" : "input");
-    const Dims result = n.result_dims();
-    const std::size_t spatial = type.dims.size() - 2;
+    const std::size_t spatial = dimensions_of(op);
+    if (type.dims.size() != spatial + 2) n.fail(fmt::format("{} takes rows of channels", op), {}, {}, to_string(type));
     ResizeForm form;
     form.mode = op.find("nearest") != std::string::npos ? "nearest"
                 : op.find("cubic") != std::string::npos ? "cubic"
@@ -326,20 +362,24 @@ void upsampled(Node& n) {
         form.exclude_outside = true;
         form.cubic = -0.5;
     }
+    const std::optional<std::vector<double>> factors = n.numbers("scale_factors");
+    Dims size = n.integers("output_size").value_or(Dims{});
+    if (size.empty() && factors && factors->size() == spatial)  // as torch rounds: down, of the product in double
+        for (std::size_t d = 0; d < spatial; ++d)
+            size.push_back(static_cast<std::int64_t>(static_cast<double>(type.dims[d + 2]) * (*factors)[d]));
+    if (size.size() != spatial) n.fail(fmt::format("{} has no size of its result", op));
     const char* names[] = {"scales_d", "scales_h", "scales_w"};
-    const Argument* factors = n.argument("scale_factors");
     Value v = n.tensor(n.has("self") ? "self" : "input");
     for (std::size_t d = 0; d < spatial; ++d) {
         ResizedAxis a;
         a.in = type.dims[d + 2];
-        a.out = result[d + 2];
+        a.out = size[d];
         if (a.in < 1 || a.out < 1) n.fail("upsampling of a dimension without elements");
         a.scale = static_cast<double>(a.out) / static_cast<double>(a.in);
         const char* name = names[3 - spatial + d];
         if (!aligned && n.has(name)) a.scale = n.number(name);
         if (!aligned && spatial == 1 && n.has("scales")) a.scale = n.number("scales");
-        if (!aligned && factors != nullptr && factors->kind == Argument::Kind::list && factors->items.size() == spatial)
-            a.scale = n.importer().resolve(factors->items[d]).number;
+        if (!aligned && factors && factors->size() == spatial) a.scale = (*factors)[d];
         if (!(a.scale > 0)) n.fail(fmt::format("upsampling by the factor {}", a.scale));
         if (a.scale != 1 || a.out != a.in) v = resized(b, form, a, v, d + 2);
     }
