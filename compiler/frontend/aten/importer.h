@@ -187,6 +187,7 @@ class Node {
 // One for each file of operators.
 std::span<const OpImporter> elementwise_ops();
 std::span<const OpImporter> product_ops();
+std::span<const OpImporter> reshape_ops();
 std::span<const OpImporter> shape_ops();
 std::span<const OpImporter> index_ops();
 std::span<const OpImporter> creation_ops();
