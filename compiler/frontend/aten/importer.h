@@ -204,6 +204,7 @@ std::span<const OpImporter> graph_ops();
 // nullptr where there is none. An operator that writes to its first argument ("add_") is found under the name of the
 // one that does not.
 const OpImporter* find_importer(std::string_view target);
+std::vector<std::string_view> names_of_importers();
 bool writes_in_place(std::string_view target);  // "aten.add_.Tensor"
 
 // Throws UserError that names all operators of a graph that have no importer, so that nobody has to try again and

@@ -76,6 +76,12 @@ const OpImporter* find_importer(std::string_view target) {
     return look_up(base);
 }
 
+std::vector<std::string_view> names_of_importers() {
+    std::vector<std::string_view> out;
+    for (const auto& [name, importer] : all_ops()) out.push_back(name);
+    return out;
+}
+
 void refuse_unknown(const Graph& graph) {
     std::map<std::string, Unknown> unknown;
     collect_unknown(graph, unknown);
