@@ -4,7 +4,8 @@
 #
 #   scripts/package.sh deb [FOLDER]      thunderc_VERSION_ARCH.deb, for Debian 12: links the distribution's libraries
 #   scripts/package.sh wheel [FOLDER]    thunderc-VERSION-py3-none-PLATFORM.whl: `pip install` puts thunderc beside python;
-#                                        brings the libraries that are not on every Linux. There is no Python in it
+#                                        brings the libraries that are not on every Linux, and the
+#                                        Python package of docs/python.md, which takes torch where it is and needs none to be installed
 #
 # FOLDER is where it goes; default: build/packages. A program that thunderc writes is built where it is used, with cmake, g++
 # and RapidJSON, and with oneDNN where that is found; packages bring no built runtime, since that is for one kind of CPU.
@@ -69,6 +70,8 @@ package_wheel() {
     cp "$root/usr/bin/thunderc" "$data/scripts/"
     cp -r "$root/usr/share/bash-completion" "$root/usr/share/fish" "$data/data/share/"
     cp LICENSE "$info/licenses/thunderc"
+    mkdir -p "$tree/thunderc"
+    cp python/thunderc/*.py python/thunderc/py.typed "$tree/thunderc/"
     # What a Linux need not have; libc, libstdc++ and zlib are on each.
     local path library
     while read -r library path; do

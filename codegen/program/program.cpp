@@ -251,7 +251,7 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& refer
     std::vector<OutputFile> files = print_model(planned, options, "");
     const ProgramLayout layout(planned);
     files.push_back({"README.md", print_readme(layout, options)});
-    files.push_back({"train.json", print_train_json(options)});
+    files.push_back({"train.json", print_train_json(layout, options)});
     files.push_back({"LICENSE", license()});
     files.push_back({"train.cpp", bundled_template("train.cpp")});
     files.push_back({"CMakeLists.txt", bundled_template("CMakeLists.txt")});

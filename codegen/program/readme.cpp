@@ -2,6 +2,7 @@
 #include "codegen/program/readme.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -53,16 +54,23 @@ std::string tensor_row(const Function& main, std::size_t k, const std::string& n
                        what);
 }
 
+// The arguments of main that a feed brings; the trainer has the rest.
+std::vector<std::size_t> fed_arguments(const Function& main) {
+    std::vector<std::size_t> out;
+    for (std::size_t k = 0; k < main.arguments.size(); ++k)
+        if (main.argument_info[k].kind == ArgInfo::Kind::input && main.argument_info[k].source != sample_numbers_source)
+            out.push_back(k);
+    return out;
+}
+
 // The file that --feed takes: inputs of one step, with all its micro-batches and ranks.
 std::string feed_text(const ProgramLayout& layout) {
     const Module& m = layout.module();
     const Function& main = m.main();
     std::string rows;
     std::int64_t batch = 1;
-    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+    for (const std::size_t k : fed_arguments(main)) {
         const ArgInfo& info = main.argument_info[k];
-        if (info.kind != ArgInfo::Kind::input || info.source == sample_numbers_source)
-            continue;  // the trainer has them
         const Type& type = main.type(main.arguments[k]);
         if (info.batched && type.rank() > 0) batch = type.dims[0];
         std::string dims;
@@ -86,6 +94,26 @@ std::string feed_text(const ProgramLayout& layout) {
            rows +
            fmt::format("\n`rows` is what a step takes: {} of a micro-batch, times `--grad-accum`{}.\n\n", batch,
                        ranks > 1 ? fmt::format(", times {} ranks", ranks) : "");
+}
+
+// The same for who makes feeds by a script: shapes of one micro-batch, `entries` where numbers are below it, and the
+// number besides that is ignored.
+std::string feed_json(const ProgramLayout& layout) {
+    const Function& main = layout.module().main();
+    std::vector<std::string> inputs;
+    for (const std::size_t k : fed_arguments(main)) {
+        const ArgInfo& info = main.argument_info[k];
+        const Type& type = main.type(main.arguments[k]);
+        std::string one = fmt::format("{{\"name\": {}, \"type\": {}, \"shape\": [{}]", quote(info.names.front()),
+                                      quote(std::string(name_of(type.dtype))), fmt::join(type.dims, ", "));
+        if (info.batched) one += ", \"batched\": true";
+        if (info.entries >= 0) one += fmt::format(", \"entries\": {}", info.entries);
+        if (info.entries >= 0 && info.ignore_index != 0) one += fmt::format(", \"ignored\": {}", info.ignore_index);
+        if (!info.source.empty()) one += fmt::format(", \"source\": {}", quote(info.source));
+        inputs.push_back(one + "}");
+    }
+    if (inputs.empty()) return "";
+    return fmt::format("\n  \"inputs\": [\n    {}\n  ],", fmt::join(inputs, ",\n    "));
 }
 
 // What the function takes and gives, by the names that the files have.
@@ -463,7 +491,7 @@ std::string print_emit_json(const EmitOptions& options) {
         executor_list(options), device_lists(options));
 }
 
-std::string print_train_json(const EmitOptions& options) {
+std::string print_train_json(const ProgramLayout& layout, const EmitOptions& options) {
     const CompileOptions& c = options.compile;
     // and ranks, where there are several
     std::string precision =
@@ -475,10 +503,10 @@ std::string print_train_json(const EmitOptions& options) {
     return fmt::format(
         "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},{}\n "
         " "
-        "\"executors\": [{}],\n{},\n"
+        "\"executors\": [{}],\n{},{}\n"
         "  \"defaults\": {{{}}}\n}}\n",
         quote(options.version), quote(options.model_name), quote(options.command), quote(options.compile.optimizer),
-        quote(options.compile.recompute), precision, executor_list(options), device_lists(options),
+        quote(options.compile.recompute), precision, executor_list(options), device_lists(options), feed_json(layout),
         options.default_loss_scale == "off" ? ""
                                             : fmt::format("\"loss-scale\": {}", quote(options.default_loss_scale)));
 }

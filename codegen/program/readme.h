@@ -11,7 +11,7 @@ namespace thunderc {
 
 std::string print_readme(const ProgramLayout& layout, const EmitOptions& options);
 // `options.compile.dtype` is a type by now, not "auto".
-std::string print_train_json(const EmitOptions& options);
+std::string print_train_json(const ProgramLayout& layout, const EmitOptions& options);
 std::string print_emit_json(const EmitOptions& options);  // of a function library
 // "791680 parameters in 39 tensors"
 std::string parameter_count(const Module& module);

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package, on PyTorch: what is exported is the model, what is not is said, and programs train as models do.
+
+  THUNDERC=build/thunderc python tests/python/package_test.py [-k PATTERN]
+
+Exits with 77 where torch or safetensors is absent. Programs are built with the options of cmake in THUNDERC_CMAKE."""
+import os, shlex, subprocess, sys, tempfile, unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "python"))
+try:
+    import safetensors.torch, torch
+except ModuleNotFoundError as missing:
+    print(f"skipped: {missing.name} is not installed for {sys.executable}; THUNDERC_PYTHON=PATH names a Python that has it")
+    sys.exit(77)
+import torch.nn.functional as F
+from torch import nn
+
+import thunderc
+from thunderc import _example, _weights
+
+THUNDERC = os.environ.get("THUNDERC", "thunderc")
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+        self.first.bias.requires_grad_(False)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.norm(self.first(x))))
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(11, 6), nn.Linear(6, 11, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, input_ids):
+        return self.head(torch.tanh(self.table(input_ids)))
+
+
+class Branching(Small):
+    def forward(self, x):
+        y = self.first(x)
+        return y if y.sum() > 0 else -y  # this line is named
+
+
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 3 * gradient
+
+
+class OwnBackward(Small):
+    def forward(self, x):
+        return Tripled.apply(self.first(x))
+
+
+class FixedRows(Small):
+    def forward(self, x):
+        return self.first(x.reshape(2, 2, 4)).sum(1)
+
+
+class Package(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        self.folder = tempfile.TemporaryDirectory()
+        self.at = Path(self.folder.name)
+        self.addCleanup(self.folder.cleanup)
+
+    def compiled(self, made, *options):
+        command = [THUNDERC, *shlex.split(made.command)[1:], *options]
+        command[command.index("-o") + 1] = str(self.at / "program")
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.at / "program"
+
+    def check(self, model, folder, **options):
+        return thunderc.check(model, folder, cmake=shlex.split(os.environ.get("THUNDERC_CMAKE", "")), **options)
+
+    def test_a_model_is_exported_as_it_is_trained(self):
+        model = Small().eval()
+        before = model.norm.running_mean.clone()
+        made = thunderc.export(model, (torch.randn(5, 4),), self.at / "small.pt2")
+        self.assertEqual(made.dynamic, {"x": {0: "batch"}})
+        self.assertIn("train() mode", made.notes[0])
+        self.assertFalse(model.training)
+        self.assertTrue(torch.equal(before, model.norm.running_mean))
+        again = torch.export.load(made.path)
+        self.assertFalse(dict(again.named_parameters())["first.bias"].requires_grad)
+        self.assertIn("batch_norm", str(again.graph))
+
+    def test_the_loss_is_part_of_the_graph(self):
+        made = thunderc.export(Small(), (torch.randn(5, 4), torch.randint(0, 3, (5,))), self.at / "small.pt2", loss=nn.CrossEntropyLoss())
+        self.assertEqual(made.program.graph_signature.user_inputs, ("x", "target"))
+        made = thunderc.export(Small(), {"x": torch.randn(5, 4), "y": torch.randn(5, 3)}, self.at / "small.pt2", loss=lambda r, y: F.mse_loss(r, y))
+        self.assertEqual(made.program.graph_signature.user_inputs, ("x", "y"))
+
+    def test_one_row_and_one_tensor_twice(self):
+        ids = torch.randint(0, 11, (1, 7))
+        made = thunderc.export(Words(), {"input_ids": ids, "labels": ids}, self.at / "words.pt2",
+                               loss=lambda r, labels: F.cross_entropy(r.flatten(0, 1), labels.flatten()))
+        self.assertEqual(made.dynamic, {"input_ids": {0: "batch", 1: "seq"}, "labels": {0: "batch", 1: "seq"}})
+        self.assertIn("--batch 1 --seq 7", made.command)
+
+    def test_what_is_fixed_is_said(self):
+        made = thunderc.export(FixedRows(), (torch.randn(4, 4),), self.at / "fixed.pt2")
+        self.assertEqual(made.dynamic, {"x": {}})
+        self.assertTrue(any(note.startswith("batch fixed at the example's size: ") for note in made.notes), made.notes)
+
+    def test_the_authors_line_is_named(self):
+        with self.assertRaises(thunderc.ExportError) as said:
+            thunderc.export(Branching(), (torch.randn(5, 4),), self.at / "branching.pt2")
+        self.assertRegex(str(said.exception), r"depends on a tensor's numbers\n  .*package_test\.py:\d+: return y if y\.sum\(\) > 0 else -y")
+        self.assertIn("help: choose with torch.where", str(said.exception))
+        self.assertFalse((self.at / "branching.pt2").exists())
+
+    def test_a_backward_that_an_export_loses(self):
+        with self.assertRaisesRegex(thunderc.ExportError, "gradient of first.weight is another in the exported graph, by 6.7e-01"):
+            thunderc.export(OwnBackward(), (torch.randn(5, 4),), self.at / "own.pt2")
+
+    def test_the_name_is_the_function_however_it_is_imported(self):
+        import thunderc.export
+        self.assertTrue(callable(thunderc.export))
+        self.assertIs(sys.modules["thunderc.export"], thunderc.export)
+        said = subprocess.run([sys.executable, "-m", "thunderc.export", "--help"], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "python")})
+        self.assertTrue(said.stdout.startswith("usage: python -m thunderc.export"), said.stderr)
+
+    def test_names_through_a_wrapper(self):
+        own = ["first.weight", "last.weight"]
+        self.assertEqual(_weights.names_in(own, ["model.first.weight"]), {"model.first.weight": "first.weight"})
+        self.assertEqual(_weights.names_in(["model.first.weight"], ["first.weight"]), {"first.weight": "model.first.weight"})
+        self.assertEqual(_weights.names_in(own, own), {name: name for name in own})
+
+    def test_weights_come_back(self):
+        model, other = Words(), Words()
+        safetensors.torch.save_file({"table.weight": model.table.weight.detach()}, self.at / "weights.safetensors")
+        self.assertIs(thunderc.load(other, self.at / "weights.safetensors"), other)  # tied: one name is enough
+        self.assertTrue(torch.equal(model.head.weight, other.head.weight))
+        with self.assertRaisesRegex(ValueError, "it lacks first.bias.*the model has no table.weight"):
+            thunderc.load(Small(), self.at / "weights.safetensors")
+
+    def test_inputs_get_names(self):
+        self.assertEqual(list(_example.by_name(Small(), torch.zeros(1), None)[0]), ["x"])
+        with self.assertRaisesRegex(TypeError, "2 example inputs are given; forward\\(\\) takes x"):
+            _example.by_name(Small(), (torch.zeros(1), torch.zeros(1)), None)
+
+    def test_a_program_trains_as_the_model(self):
+        model = Words()
+        made = thunderc.export(model, {"input_ids": torch.randint(0, 11, (3, 5))}, self.at / "words.pt2")
+        program = self.compiled(made)
+        found = self.check(model, program)
+        self.assertTrue(found, str(found))
+        self.assertEqual(len(found.losses), 5)
+        with torch.no_grad():
+            model.table.weight.mul_(2)
+        wrong = self.check(model, program, loss=lambda r, labels: 1.01 * F.cross_entropy(r.flatten(0, 1), labels.flatten()))
+        self.assertFalse(wrong)
+        self.assertIn("loss of step 0: 9.9e-03", str(wrong))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
