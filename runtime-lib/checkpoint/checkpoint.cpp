@@ -188,17 +188,8 @@ void check_kept_states(const SafetensorsFile& file, const ProgramSpec& program, 
         }
 }
 
-}  // namespace
-
-std::uint64_t program_identity(const ProgramSpec& program) {
-    return hash_text(identity_text(program));
-}
-
-std::string_view compute_type(const ProgramSpec& program) {
-    return name_of(program.compute);
-}
-
-std::vector<std::string> checkpoints_in(const std::string& folder) {
+// Checkpoints with their steps, the oldest first.
+std::vector<std::pair<std::int64_t, std::string>> steps_in(const std::string& folder) {
     std::vector<std::pair<std::int64_t, std::string>> found;
     for (const std::string& name : names_in(folder)) {
         std::int64_t step = 0;
@@ -210,9 +201,32 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
             found.emplace_back(step, std::move(path));
     }
     std::sort(found.begin(), found.end());
+    return found;
+}
+
+}  // namespace
+
+std::uint64_t program_identity(const ProgramSpec& program) {
+    return hash_text(identity_text(program));
+}
+
+std::string_view compute_type(const ProgramSpec& program) {
+    return name_of(program.compute);
+}
+
+std::vector<std::string> checkpoints_in(const std::string& folder) {
     std::vector<std::string> paths;
-    for (auto& [step, path] : found) paths.push_back(std::move(path));
+    for (auto& [step, path] : steps_in(folder)) paths.push_back(std::move(path));
     return paths;
+}
+
+std::optional<DamagedFile> damage_of(const std::string& path) {
+    try {
+        SafetensorsFile(path).verify();
+    } catch (const DamagedFile& error) {
+        return error;
+    }
+    return std::nullopt;
 }
 
 std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
@@ -234,7 +248,8 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
                                                                  {"batches", progress.batches},
                                                                  {"seed", cat(progress.seed)},
                                                                  {"steps", cat(progress.steps)},
-                                                                 {"warmup", cat(progress.warmup)}};
+                                                                 {"warmup", cat(progress.warmup)},
+                                                                 {std::string(checksum_key), ""}};
     for (const auto& [name, value] : progress.made_by) metadata.emplace_back(cat(made_by_prefix, name), value);
     if (progress.skipped > 0) metadata.emplace_back("skipped", cat(progress.skipped));
     if (progress.loss_scale > 0) {
@@ -249,13 +264,16 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
     return path;
 }
 
-void prune_checkpoints(const std::string& folder, std::int64_t keep) {
+void prune_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t keep_every) {
     for (const std::string& name : names_in(folder)) {
         if (name.starts_with("step-") && name.ends_with(".tmp")) unlink(join_path(folder, name).c_str());
     }
     if (keep <= 0) return;
-    const std::vector<std::string> paths = checkpoints_in(folder);
-    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < paths.size(); ++i) unlink(paths[i].c_str());
+    const auto all = steps_in(folder);
+    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) {
+        const auto& [step, path] = all[i];
+        if (keep_every == 0 || step % keep_every != 0) unlink(path.c_str());
+    }
 }
 
 Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const TrainingArenas& arenas,

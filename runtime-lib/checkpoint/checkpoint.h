@@ -9,10 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "support/error.h"
 #include "train/arenas.h"
 #include "train/program.h"
 #include "train/states.h"
@@ -58,13 +60,18 @@ std::string_view compute_type(const ProgramSpec& program);
 // The checkpoints in a folder, the oldest first.
 std::vector<std::string> checkpoints_in(const std::string& folder);
 
+// Reads all of a checkpoint: what says that it is not what was written, as where a disk was full, or a copy did not
+// end; nothing where it is whole. What a whole one is of, read_checkpoint tells.
+std::optional<DamagedFile> damage_of(const std::string& path);
+
 // Writes the next one, atomically, and returns its path. On all ranks, of which the first writes.
 std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
                              const OptimizerStates& states, const WeightAverage& average, const Progress& progress,
                              const World& world, Stream& stream);
 
-// Removes all but the newest `keep`, and what an interrupted writer left.
-void prune_checkpoints(const std::string& folder, std::int64_t keep);
+// Removes all but the newest `keep` and those of steps that `keep_every` divides, and what an interrupted writer left.
+// 0 of `keep`: all stay; of `keep_every`: none but the newest.
+void prune_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t keep_every);
 
 // Reads what this rank holds of one into the arenas, the average of the weights too where both have one. Another
 // program's is refused with what differs; nothing is changed before all was checked.

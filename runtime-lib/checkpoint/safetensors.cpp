@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -19,6 +20,14 @@ namespace thunder {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian, and so is this code");
+
+constexpr std::string_view no_checksum = "0000000000000000";
+
+std::string checksum_text(std::uint64_t checksum) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(checksum));
+    return digits;
+}
 
 constexpr std::size_t max_header = 100'000'000;  // the format's own limit
 
@@ -216,6 +225,31 @@ std::vector<std::string> SafetensorsFile::names() const {
     return names;
 }
 
+void SafetensorsFile::verify() const {
+    const auto stored = metadata_.find(std::string(checksum_key));
+    if (stored == metadata_.end()) return;
+    const std::span<const std::byte> bytes = file_.bytes();
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof length);  // read_header looked at it
+    const std::span<const std::byte> header = bytes.subspan(sizeof length, length);
+    std::string text(reinterpret_cast<const char*>(header.data()), header.size());
+    const std::size_t digits = text.find(cat("\"", checksum_key, "\":\"", stored->second, "\""));
+    Checksum checksum;
+    if (digits != std::string::npos && stored->second.size() == no_checksum.size()) {
+        text.replace(digits + checksum_key.size() + 4, no_checksum.size(), no_checksum);
+        checksum.add(text.data(), text.size());
+        constexpr std::size_t at_once = std::size_t{64} << 20;
+        for (std::size_t at = sizeof length + length; at < bytes.size(); at += at_once) {
+            const std::span<const std::byte> part = bytes.subspan(at, std::min(at_once, bytes.size() - at));
+            checksum.add(part.data(), part.size());
+            file_.release(part);
+        }
+        if (checksum_text(checksum.value()) == stored->second) return;
+    }
+    throw DamagedFile(cat(path(), " is damaged: its bytes are not those that were written (their checksum is another)"),
+                      "copy or download the file again");
+}
+
 bool readable_as(std::string_view stored_dtype, DType dtype) {
     if (is_float(dtype))
         return stored_dtype == "F32" || stored_dtype == "BF16" || stored_dtype == "F16" || stored_dtype == "F64";
@@ -279,7 +313,9 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const Te
         header += "\"__metadata__\":{";
         for (const auto& [key, value] : metadata) {
             if (header.back() != '{') header += ",";
-            header += cat(json_quote(key), ":", json_quote(value));
+            const bool checksum = key == checksum_key;
+            header += cat(json_quote(key), ":", checksum ? json_quote(no_checksum) : json_quote(value));
+            if (checksum) checksum_at_ = sizeof(std::uint64_t) + header.size() - 1 - no_checksum.size();
         }
         header += "}";
     }
@@ -301,17 +337,23 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const Te
     const std::uint64_t length = header.size();
     file_.write(&length, sizeof length);
     file_.write(header.data(), header.size());
+    if (checksum_at_ > 0) checksum_.add(header.data(), header.size());
     remaining_ = end;
 }
 
 void SafetensorsWriter::append(const void* data, std::size_t bytes) {
     if (bytes > remaining_) fail("a safetensors file was given more bytes than were announced");
     file_.write(data, bytes);
+    if (checksum_at_ > 0) checksum_.add(data, bytes);
     remaining_ -= bytes;
 }
 
 void SafetensorsWriter::commit() {
     if (remaining_ != 0) fail("a safetensors file was given fewer bytes than were announced");
+    if (checksum_at_ > 0) {
+        const std::string digits = checksum_text(checksum_.value());
+        file_.rewrite(checksum_at_, digits.data(), digits.size());
+    }
     file_.commit();
 }
 

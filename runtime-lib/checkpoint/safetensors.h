@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/types.h"
+#include "support/checksum.h"
 #include "support/file.h"
 
 namespace thunder {
@@ -39,6 +40,9 @@ class SafetensorsFile {
     const StoredTensor* find(std::string_view name) const;              // null where there is none
     std::vector<std::string> names() const;
     const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+    // Reads all of it: whether it is as it was written, where that was with a checksum. Fails as damaged where not.
+    void verify() const;
 
     // The tensor will not be read again soon.
     void release(const StoredTensor& tensor) const { file_.release(tensor.bytes); }
@@ -68,6 +72,10 @@ struct TensorToWrite {
     std::vector<std::int64_t> shape;
 };
 
+// A key of the metadata. Given to a writer, with any value, it becomes the checksum of the header (with as many zeros
+// in its place) and of the tensors, as 16 hexadecimal digits.
+inline constexpr std::string_view checksum_key = "checksum";
+
 // Writes a file whose tensors are appended one after the other, in the order in which they were announced. The file
 // appears when commit() is called; where the disk is full, one message is given and nothing is left.
 class SafetensorsWriter {
@@ -82,6 +90,8 @@ class SafetensorsWriter {
   private:
     AtomicFile file_;
     std::size_t remaining_ = 0;
+    std::size_t checksum_at_ = 0;  // where its digits stand in the file; 0: it has none
+    Checksum checksum_;
 };
 
 }  // namespace thunder

@@ -18,23 +18,10 @@
 #include <string>
 #include <vector>
 
+#include "support/checksum.h"
 #include "support/file.h"
 
 namespace thunder {
-
-// A 64-bit checksum of a stream of bytes: eight at a time, multiplied and mixed. It finds damage, not intent.
-class Checksum {
-  public:
-    void add(const void* data, std::size_t bytes);
-    std::uint64_t value() const;
-
-  private:
-    void add_word(std::uint64_t word);
-
-    std::uint64_t hash_ = 0x9e3779b97f4a7c15;
-    std::uint64_t pending_ = 0;  // bytes that make no word yet
-    std::uint64_t length_ = 0;
-};
 
 class TokenFileWriter {
   public:

@@ -108,14 +108,18 @@ void JsonLog::write(const StepReport& report) {
     fail_writing(path_, error);
 }
 
-Console::Console(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
+Console::Console(bool quiet, std::int64_t every)
+    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0), every_(every) {}
 
 Console::~Console() {
     if (live_) std::fputs("\n", stderr);
 }
 
 void Console::line(const std::string& text) {
-    if (quiet_) return;
+    if (!quiet_) alarm(text);
+}
+
+void Console::alarm(const std::string& text) {
     std::fprintf(stderr, "%s%s\n", live_ ? "\n" : "", text.c_str());
     live_ = false;
 }
@@ -125,6 +129,8 @@ void Console::step(const StepReport& report, std::int64_t steps) {
     if (++steps_ > 0) seconds_ += report.ms / 1000;
     const double a_step = steps_ > 0 ? seconds_ / static_cast<double>(steps_) : report.ms / 1000;
     if (quiet_) return;
+    const bool asked = steps_ == 0 || report.was_skipped || report.step % every_ == 0 || report.step + 1 >= steps;
+    if (!terminal_ && !asked) return;
     // A terminal that is written to a thousand times a second slows the steps down.
     const double now = steady_ms();
     if (terminal_ && report.step + 1 < steps && now - shown_ < 50) return;

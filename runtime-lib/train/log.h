@@ -41,19 +41,22 @@ class JsonLog {
     std::FILE* file_ = nullptr;
 };
 
-// Standard error: a line that is written over on a terminal, a line for each step elsewhere.
+// Standard error: a line that is written over on a terminal; elsewhere a line for the first step, the last one, each
+// whose number `every` divides, and each that was skipped.
 class Console {
   public:
-    explicit Console(bool quiet);
+    Console(bool quiet, std::int64_t every);
     ~Console();
     Console(const Console&) = delete;
     Console& operator=(const Console&) = delete;
 
     void line(const std::string& text);
+    void alarm(const std::string& text);  // with --quiet as well
     void step(const StepReport& report, std::int64_t steps);
 
   private:
     bool quiet_, terminal_, live_ = false;
+    std::int64_t every_;
     double seconds_ = 0;  // of all steps so far but the first, for the time that is left
     std::int64_t steps_ = -1;
     double shown_ = 0;  // when a line was last written, in milliseconds

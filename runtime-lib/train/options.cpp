@@ -20,9 +20,11 @@
 #include "support/json.h"
 #include "support/text.h"
 #include "train/buffers.h"
+#include "train/ending.h"
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/loss_scaler.h"
+#include "train/schedule.h"
 #include "train/world.h"
 
 namespace thunder {
@@ -171,7 +173,23 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
         });
 
     group = "Training";
-    add("steps", "N", "optimizer steps, counted from the very first", count(&Options::steps, 0));
+    add("steps", "N", "optimizer steps, counted from the very first",
+        [](Options& o, const std::string& value, const Place& place) {
+            o.steps = integer(value, place, 0, "a whole number of 0 or more");
+            o.steps_given = true;
+        });
+    add("max-tokens", "N",
+        "end after the step in which the run has seen that many tokens (of inputs without a sequence: rows), counted "
+        "from the very first; without --steps the schedule of the learning rate ends there as well",
+        count(&Options::max_tokens, 1));
+    add("max-time", "TIME",
+        "end after the step in which this time is over, counted from the start of the process: 90s, 30m, 1.5h or 2d; "
+        "with --checkpoint, --resume goes on from there",
+        [](Options& o, const std::string& value, const Place& place) {
+            o.max_seconds = seconds_of(value);
+            o.max_time = value;
+            if (o.max_seconds <= 0) place.reject(value, "a time above 0 such as 90s, 30m, 1.5h or 2d");
+        });
     add("lr", "X", "learning rate at its height", number(&Options::lr, not_negative));
     add("min-lr", "X", "where the schedule ends (default: a tenth of --lr)", number(&Options::min_lr, not_negative));
     add("warmup", "N", "steps in which the learning rate rises (default: a tenth of --steps, at most 100)",
@@ -257,7 +275,8 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
         text(&Options::checkpoint));
     add("checkpoint-every", "N", "steps between checkpoints", count(&Options::checkpoint_every, 1));
     add("keep", "K", "keep the newest K checkpoints (default: all)", count(&Options::keep, 1));
-    add("resume", "", "go on from the newest checkpoint in --checkpoint", flag(&Options::resume));
+    add("keep-every", "N", "keep those of steps that N divides as well", count(&Options::keep_every, 1));
+    add("resume", "", "go on from the newest checkpoint in --checkpoint that is whole", flag(&Options::resume));
     add("dump-gradients", "FILE", "write the gradients of the first step, before clipping, as safetensors",
         text(&Options::dump_gradients));
     add("save", "FILE", "write the parameters at the end, as safetensors", text(&Options::save));
@@ -313,6 +332,8 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
             if (threads > 4096) place.reject(value, expected);
             o.threads = static_cast<int>(threads);
         });
+    add("log-every", "N", "steps from line to line, where standard error is no terminal",
+        count(&Options::log_every, 1));
     add("quiet", "", "print nothing but errors", flag(&Options::quiet));
     add("help", "", "print this", [](Options&, const std::string&, const Place&) {});
     return flags;
@@ -404,6 +425,9 @@ void check(const Options& o, const ProgramSpec& program) {
         fail_usage("--checkpoint-every needs a place to write to", "add --checkpoint DIR");
     if (o.keep > 0 && o.checkpoint.empty())
         fail_usage("--keep is about checkpoints, and none are written", "add --checkpoint DIR");
+    if (o.keep_every > 0 && o.keep == 0)
+        fail_usage("--keep-every says which checkpoints stay beside the newest, and without --keep all stay",
+                   "add --keep K, or leave it away");
     if (!o.save_ema.empty() && o.ema == 0)
         fail_usage("--save-ema writes the average of the weights, and none is kept", "add --ema DECAY, such as 0.999");
     if (o.ema > 0 && o.save_ema.empty() && o.checkpoint.empty())
@@ -497,7 +521,8 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
     }
     check(options, program);
     if (options.min_lr < 0) options.min_lr = options.lr / 10;
-    if (options.warmup < 0) options.warmup = std::min<std::int64_t>(100, options.steps / 10);
+    if (options.warmup < 0 && (options.steps_given || options.max_tokens == 0))
+        options.warmup = usual_warmup(options.steps);
     return options;
 }
 
@@ -545,6 +570,7 @@ std::string help_text(const ProgramSpec& program, const Options& o) {
                                      {"loss-scale-start", cat(loss_scale_start(o))},
                                      {"seed", cat(o.seed)},
                                      {"steps", cat(o.steps)},
+                                     {"log-every", cat(o.log_every)},
                                      {"grad-accum", cat(o.grad_accum)},
                                      {"buffers", std::string(name_of(o.buffers))},
                                      {"hang-timeout", cat(o.hang_timeout)}});

@@ -50,6 +50,10 @@ struct Options {
 
     // how they are trained
     std::int64_t steps = 100;
+    bool steps_given = false;
+    std::int64_t max_tokens = 0;  // 0: as many as --steps takes
+    double max_seconds = 0;       // 0: as long as it takes
+    std::string max_time;         // these, as they were given
     double lr = 3e-4;
     double min_lr = -1;        // negative: a tenth of lr
     std::int64_t warmup = -1;  // negative: a tenth of steps, at most 100
@@ -72,6 +76,8 @@ struct Options {
     std::string checkpoint;
     std::int64_t checkpoint_every = 0;  // 0: only at the end
     std::int64_t keep = 0;              // 0: all
+    std::int64_t keep_every = 0;        // those whose step it divides are kept all the same; 0: none
+    std::int64_t log_every = 10;        // steps; of lines that a person reads where there is no terminal
     bool resume = false;
     std::string dump_gradients;
     std::string save, save_ema;

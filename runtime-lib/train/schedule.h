@@ -11,6 +11,11 @@
 
 namespace thunder {
 
+// Of a run that does not say its own.
+inline std::int64_t usual_warmup(std::int64_t steps) {
+    return std::min<std::int64_t>(100, steps / 10);
+}
+
 // Warm-up: lr * (s + 1) / W in the first W steps. Then cosine and linear fall from lr in step W to min_lr in step
 // `steps` (which is the first one that is not trained); wsd stays at lr and falls linearly over the last fifth of the
 // steps; constant stays.

@@ -33,6 +33,7 @@
 #include "train/average.h"
 #include "train/buffers.h"
 #include "train/device_options.h"
+#include "train/ending.h"
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/log.h"
@@ -46,22 +47,6 @@
 namespace thunder {
 
 namespace {
-
-volatile std::sig_atomic_t interrupted_by = 0;
-
-void on_signal(int signal) {
-    interrupted_by = signal;
-}
-
-// The first signal lets the step end; a second one ends the program at once.
-void catch_signals() {
-    interrupted_by = 0;
-    struct sigaction action {};
-    action.sa_handler = on_signal;
-    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-    sigaction(SIGINT, &action, nullptr);
-    sigaction(SIGTERM, &action, nullptr);
-}
 
 std::size_t arena_bytes(const ProgramSpec& program, Arena arena) {
     return program.arena_bytes[static_cast<std::size_t>(arena)];
@@ -86,14 +71,14 @@ struct Trainer::State {
     // What ranks tell one another of a step.
     struct StepOfRank {
         float loss_sum;
-        std::int32_t signal;  // that the rank got; 0: none
+        EndRequest end;
     };
 
     State(const ProgramSpec& p, const Options& o)
         : program(p),
           options(o),
           communicator(make_communicator()),
-          console(options.quiet || communicator->rank() != 0),
+          console(options.quiet || communicator->rank() != 0, options.log_every),
           device(device_options(options, *communicator)),
           stream(device),
           world(program, *communicator),
@@ -205,14 +190,14 @@ struct Trainer::State {
         const double since = std::max(step.began, last_end);
         last_end = step.ended;
         check_weight(read);
-        // Ranks learn in the same step of a signal that one of them got; of several, the one of the largest number.
-        const StepOfRank mine{read.loss_sum, interrupted_by};
+        // Ranks learn in the same step that one of them would end the run.
+        const StepOfRank mine{read.loss_sum, end_request(options, began)};
         communicator->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(steps_of_ranks)),
                                  "the step's loss");
         read.loss_sum = 0;
         for (const StepOfRank& rank : steps_of_ranks) {
             read.loss_sum += rank.loss_sum;
-            stopped_by = std::max(stopped_by, rank.signal);
+            agreed_end.add(rank.end);
         }
         StepReport report;
         report.step = read.step;
@@ -225,7 +210,7 @@ struct Trainer::State {
         if (const std::string why = scaler.end_of_run(report); !why.empty())
             world.fail_as_one(why, help_of_no_number(numbers.loss_weights));
         if (log) log->write(report);
-        console.step(report, options.steps);
+        console.step(report, last);
         if (const auto warning = scaler.warning(report)) console.line(*warning);
     }
 
@@ -261,7 +246,7 @@ struct Trainer::State {
                 fail(cat("there is no checkpoint in ", options.checkpoint, " to go on from"),
                      "the first run of a job starts without --resume");
             const bool seed_asked = options.seed_given;
-            read_newest_checkpoint();
+            progress = read_checkpoint(checkpoints.back(), program, arenas, states, average, world, stream);
             if (seed_asked && options.seed != progress.seed) {
                 fail(cat(checkpoints.back(), " was begun with --seed ", progress.seed, ", not ", options.seed),
                      "leave --seed away");
@@ -269,6 +254,7 @@ struct Trainer::State {
             options.seed = progress.seed;
             console.line(cat("goes on from ", checkpoints.back()));
             if (progress.ema == 0) average.begin(arenas.parameters, stream);
+            last = last_step(program, options, cut, progress);
             for (const std::string& line : resume_progress(progress, program, options, cut.global_rows()))
                 console.line(line);
             return;
@@ -277,24 +263,28 @@ struct Trainer::State {
             fail(cat(options.checkpoint, " holds checkpoints of another run, up to ", checkpoints.back()),
                  "go on from them with --resume, or name another folder");
         }
+        last = last_step(program, options, cut, progress);
         begin_progress(progress, program, options, cut.global_rows());
         for (const std::string& line : initialise_parameters(program, options, world, arenas.parameters, stream))
             console.line(line);
         average.begin(arenas.parameters, stream);
     }
 
-    // A disk that was full, or a copy that did not end, leaves a file that is damaged: the one before it is named.
-    void read_newest_checkpoint() {
-        try {
-            progress = read_checkpoint(checkpoints.back(), program, arenas, states, average, world, stream);
-        } catch (const DamagedFile& error) {
-            if (checkpoints.size() < 2) throw;
-            throw Error(error.message(),
-                        cat(error.help(), error.help().empty() ? "" : "; ", "the checkpoint before it is ",
-                            checkpoints[checkpoints.size() - 2], ": --resume goes on from there once ",
-                            checkpoints.back(), " is removed or moved away"),
-                        error.exit_code());
-        }
+    // A machine that went down, or a disk that loses bytes, may leave the newest damaged: the run goes on from the one
+    // before. The first rank reads them, for all.
+    void leave_out_damaged_checkpoints() {
+        std::uint64_t damaged = 0;  // of them, the newest
+        world.together([&] {
+            while (world.is_first() && damaged < checkpoints.size()) {
+                const auto damage = damage_of(checkpoints[checkpoints.size() - 1 - damaged]);
+                if (!damage) return;
+                if (++damaged == checkpoints.size()) throw DamagedFile(*damage);
+                console.alarm(cat("warning: ", damage->message(), ": the run goes on from ",
+                                  checkpoints[checkpoints.size() - 1 - damaged]));
+            }
+        });
+        communicator->broadcast(std::as_writable_bytes(std::span(&damaged, 1)), 0, "which checkpoint is whole");
+        checkpoints.resize(checkpoints.size() - std::min<std::size_t>(damaged, checkpoints.size()));
     }
 
     // Products read the parameters in a narrow type; from the first step on the optimizer writes these.
@@ -322,7 +312,7 @@ struct Trainer::State {
         agree_on_buffers(program, options, *communicator, arenas.parameters, stream);
         const std::string path =
             write_checkpoint(options.checkpoint, program, arenas, states, average, progress, world, stream);
-        if (world.is_first()) prune_checkpoints(options.checkpoint, options.keep);
+        if (world.is_first()) prune_checkpoints(options.checkpoint, options.keep, options.keep_every);
         console.line(cat("checkpoint ", path));
         saved_step = progress.step;
     }
@@ -366,8 +356,8 @@ struct Trainer::State {
         file.commit();
     }
 
-    // A signal that all ranks know of.
-    int interrupted() const { return world.is_alone() ? static_cast<int>(interrupted_by) : stopped_by; }
+    // Why the run ends before its last step, as all ranks know it.
+    EndRequest end() const { return world.is_alone() ? end_request(options, began) : agreed_end; }
 
     const ProgramSpec& program;
     Options options;
@@ -396,7 +386,9 @@ struct Trainer::State {
     std::vector<std::string> checkpoints;       // that were there at the start, the oldest first
     Progress progress;
 
-    int stopped_by = 0;                   // a signal that a rank got; 0: none did
+    const double began = steady_ms();
+    EndRequest agreed_end;                // of ranks
+    std::int64_t last = 0;                // the step before which the run ends
     std::int64_t first_step = 0;          // of this process
     std::int64_t loaded_micro_step = -1;  // what the batch arena holds of this step
     std::int64_t saved_step = -1;         // of the last checkpoint that this process wrote
@@ -411,6 +403,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.world.check_mesh();
     s.world.together([&] { s.lock_checkpoints(); });
     if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);
+    if (options.resume) s.leave_out_damaged_checkpoints();
     s.communicator->check_config(program, s.options, s.checkpoints.empty() ? "" : s.checkpoints.back());
     s.open_streams();
     s.console.line(cat(program.name, ": ", parameter_text(program), ", ", s.device.describe(),
@@ -418,13 +411,16 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     for (const std::string& line : describe_groups(program, options)) s.console.line(line);
     if (const std::string asked = gpu_options(options); !asked.empty() && !s.device.is_gpu())
         s.console.line(cat("note: ", asked, " ask a GPU, and this program was built for the CPU"));
-    const auto interrupted = [] { return static_cast<int>(interrupted_by); };
-    s.communicator->watch({s.options.hang_timeout, s.options.chaos, s.options.timeline, interrupted});
+    s.communicator->watch({s.options.hang_timeout, s.options.chaos, s.options.timeline, caught_signal});
     s.world.together([&] { s.prepare(); });
     s.first_step = s.reported = s.progress.step;
     if (s.world.is_first() && !s.options.log.empty()) s.log.emplace(s.options.log, s.first_step);
-    if (s.first_step >= s.options.steps)
-        s.console.line(cat(s.first_step, " steps are done, --steps is ", s.options.steps, ": nothing to train"));
+    if (s.first_step >= s.last)
+        s.console.line(cat(s.first_step, " steps are done, ",
+                           s.options.max_tokens > 0 && (s.last < s.options.steps || !s.options.steps_given)
+                               ? cat("--max-tokens is ", s.options.max_tokens)
+                               : cat("--steps is ", s.options.steps),
+                           ": nothing to train"));
     catch_signals();
 }
 
@@ -454,7 +450,7 @@ MicroStep Trainer::micro_step(std::int64_t micro_step) const {
 
 bool Trainer::begin_step() {
     State& s = *state_;
-    if (s.interrupted() != 0 || s.progress.step >= s.options.steps) return false;
+    if (s.progress.step >= s.last || s.end()) return false;
     const std::int64_t step = s.progress.step;
     s.communicator->note_progress(step);
     State::StepInFlight& in_flight = s.in_flight(step);  // its last step, two before this one, was logged
@@ -540,14 +536,17 @@ void Trainer::end_step() {
 int Trainer::finish() {
     State& s = *state_;
     s.report_steps(0);
-    const int signal = s.interrupted();
+    const bool whole = s.progress.step >= s.last;
+    const EndRequest end = s.end();
     const bool trained = s.progress.step > s.first_step;
     if (!s.options.checkpoint.empty() && trained && s.saved_step != s.progress.step) s.save_checkpoint();
-    if (signal != 0) {
+    const std::string done = count_text(static_cast<std::uint64_t>(s.progress.step), "step");
+    if (end.signal != 0) {
         s.communicator->finish();
-        s.console.line(cat("interrupted after ", count_text(static_cast<std::uint64_t>(s.progress.step), "step")));
-        return 128 + signal;
+        s.console.line(cat("interrupted after ", done));
+        return 128 + end.signal;
     }
+    if (!whole) s.console.line(cat("--max-time ", s.options.max_time, " is over after ", done, " of ", s.last));
     if (const std::string table = s.device.profile_report(); !table.empty()) std::fputs(table.c_str(), stderr);
     if (const std::string counts = describe_loops(); !counts.empty()) std::fputs(counts.c_str(), stderr);
     if ((!s.options.save.empty() || !s.options.save_ema.empty()) && s.saved_step != s.progress.step)

@@ -105,7 +105,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
         {"--init-missing", missing},
         {"--init-std", cat(o.init_std)},
         {"--seed", cat(o.seed)},
-        {"--steps", cat(o.steps)}};
+        {"--steps", cat(o.steps)},
+        {"--max-tokens", cat(o.max_tokens)}};
     // --lr among them, of which --min-lr follows where it is not given
     for (const auto& [name, value] : step_options(program, o)) facts.emplace_back(cat("--", name), value);
     facts.insert(facts.end(), {{"--min-lr", cat(o.min_lr)},

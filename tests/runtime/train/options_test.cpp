@@ -64,6 +64,8 @@ TEST(OptionsTest, ReadsEveryOptionInBothSpellings) {
                                                                     {"ema", "0.999"},    {"log", "l"},
                                                                     {"checkpoint", "c"}, {"checkpoint-every", "3"},
                                                                     {"keep", "2"},       {"dump-gradients", "g"},
+                                                                    {"keep-every", "7"}, {"log-every", "5"},
+                                                                    {"max-time", "2m"},  {"max-tokens", "64"},
                                                                     {"save", "s"},       {"save-ema", "e"},
                                                                     {"threads", "6"}};
     std::vector<std::string> apart, joined;
@@ -95,6 +97,11 @@ TEST(OptionsTest, ReadsEveryOptionInBothSpellings) {
         EXPECT_EQ(o.checkpoint, "c");
         EXPECT_EQ(o.checkpoint_every, 3);
         EXPECT_EQ(o.keep, 2);
+        EXPECT_EQ(o.keep_every, 7);
+        EXPECT_EQ(o.log_every, 5);
+        EXPECT_EQ(o.max_seconds, 120);
+        EXPECT_EQ(o.max_tokens, 64);
+        EXPECT_TRUE(o.steps_given);
         EXPECT_TRUE(o.resume);
         EXPECT_EQ(o.dump_gradients, "g");
         EXPECT_EQ(o.save, "s");
@@ -125,6 +132,14 @@ TEST(OptionsTest, SaysWhatIsWrongWithACommandLine) {
         {{"--feed", "f", "--steps", "3.5"},
          "error: --steps takes a whole number of 0 or more, not \"3.5\"\nhelp: --steps N: optimizer steps, counted "
          "from the very first"},
+        {{"--feed", "f", "--max-time", "soon"},
+         "error: --max-time takes a time above 0 such as 90s, 30m, 1.5h or 2d, not \"soon\"\nhelp: --max-time TIME: "
+         "end "
+         "after the step in which this time is over, counted from the start of the process: 90s, 30m, 1.5h or 2d; with "
+         "--checkpoint, --resume goes on from there"},
+        {{"--feed", "f", "--keep-every", "5"},
+         "error: --keep-every says which checkpoints stay beside the newest, and without --keep all stay\nhelp: add "
+         "--keep K, or leave it away"},
         {{"--feed", "f", "--steps", "-1"},
          "error: --steps takes a whole number of 0 or more, not \"-1\"\nhelp: --steps N: optimizer steps, counted from "
          "the very first"},
