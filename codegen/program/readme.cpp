@@ -96,8 +96,8 @@ std::string feed_text(const ProgramLayout& layout) {
                        ranks > 1 ? fmt::format(", times {} ranks", ranks) : "");
 }
 
-// The same for who makes feeds by a script: shapes of one micro-batch, `entries` where numbers are below it, and the
-// number besides that is ignored.
+// The same for who makes feeds by a script: shapes of one micro-batch, which inputs --loss added,
+// `entries` where numbers are below it, and the number besides that is ignored.
 std::string feed_json(const ProgramLayout& layout) {
     const Function& main = layout.module().main();
     std::vector<std::string> inputs;
@@ -107,6 +107,7 @@ std::string feed_json(const ProgramLayout& layout) {
         std::string one = fmt::format("{{\"name\": {}, \"type\": {}, \"shape\": [{}]", quote(info.names.front()),
                                       quote(std::string(name_of(type.dtype))), fmt::join(type.dims, ", "));
         if (info.batched) one += ", \"batched\": true";
+        if (info.added) one += ", \"added\": true";
         if (info.entries >= 0) one += fmt::format(", \"entries\": {}", info.entries);
         if (info.entries >= 0 && info.ignore_index != 0) one += fmt::format(", \"ignored\": {}", info.ignore_index);
         if (!info.source.empty()) one += fmt::format(", \"source\": {}", quote(info.source));

@@ -123,6 +123,7 @@ struct ArgInfo {
     std::vector<std::shared_ptr<const WeightSource>> sources;  // for each member; null: none
     // inputs
     bool batched = false;  // dimension 0 is the batch
+    bool added = false;    // by --loss: no input of the model
     struct Ids {
         std::int64_t entries = -1;      // they lie in [0, entries)
         std::int64_t ignore_index = 0;  // a value that may stand outside that range

@@ -358,6 +358,8 @@ class Parser {
         list("{", "}", [&] {
             if (accept("batched"))
                 info.batched = true;
+            else if (accept("added"))
+                info.added = true;
             else if (accept("frozen"))
                 info.trainable = false;
             else if (accept("outer"))

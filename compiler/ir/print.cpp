@@ -67,6 +67,7 @@ std::string argument_info_text(const ArgInfo& info) {
     std::string out = fmt::format(" {} {}", kind_name(info.kind), names_text(info.names));
     std::vector<std::string> fields;
     if (info.batched) fields.emplace_back("batched");
+    if (info.added) fields.emplace_back("added");
     if (!info.trainable) fields.emplace_back("frozen");
     if (info.outer) fields.emplace_back("outer");
     if (info.init != ArgInfo::Init::normal) fields.push_back(fmt::format("init = {}", name_of(info.init)));

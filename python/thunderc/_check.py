@@ -106,7 +106,7 @@ def check(model: torch.nn.Module, program_folder: str | os.PathLike[str], *, los
     flags, optimizer_of = _OPTIMIZERS[about["optimizer"]]
     inputs, generator = about.get("inputs", []), torch.Generator().manual_seed(0)
     fed = [distinct(batch) for batch in batches or [_random_batch(inputs, generator) for _ in range(steps)]]
-    added = {of["name"] for of in inputs if of.get("source") == "next_tokens"}
+    added = {of["name"] for of in inputs if of.get("added")}
     model = copy.deepcopy(model)
     own = model_tensors(model)
     before = {name: own[name].detach().clone() for name in model.state_dict() if not name.endswith("num_batches_tracked")}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 import torch
+import transformers
 
 from thunderc._export import ExportError, export
 
@@ -32,20 +33,6 @@ def example_of(model: Any, batch: int, seq: int, logits: bool) -> dict[str, torc
     return out
 
 
-def load_folder(folder: Path) -> Any:
-    import transformers
-
-    config = transformers.AutoConfig.from_pretrained(folder)
-    name = next((name for name in config.architectures or [] if hasattr(transformers, name)), None)
-    if name is None:
-        raise ExportError(f"{folder}/config.json names no class of transformers: {config.architectures}\n"
-                          "help: load the model yourself, and give it to thunderc.export")
-    if [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
-        return getattr(transformers, name).from_pretrained(folder)
-    print(f"note: {folder} has no weights: those of the file are random, and the program's --init brings others")
-    return getattr(transformers, name)(config)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m thunderc.export", description="Writes the model of a Hugging Face folder as a .pt2 file "
                                      "that `thunderc train` reads, and holds it against the model.")
@@ -60,7 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (given.folder / "config.json").is_file():
         parser.error(f"{given.folder} has no config.json")
     try:
-        model = load_folder(given.folder)
+        architecture = next(iter(transformers.AutoConfig.from_pretrained(given.folder).architectures or []), "")
+        if not hasattr(transformers, architecture):
+            raise ExportError(f"{given.folder}/config.json names no class of transformers: {architecture or 'none'}\n"
+                              "help: load the model in Python, and give it to thunderc.export")
+        model = getattr(transformers, architecture).from_pretrained(given.folder)
         made = export(model, example_of(model, given.batch, given.seq, given.logits), given.output, dynamic=not given.static,
                       mode="eval" if given.eval else "train", source=given.folder)
     except ExportError as error:

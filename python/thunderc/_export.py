@@ -110,6 +110,17 @@ def _reason(error: BaseException) -> tuple[str, str]:
     return f"{type(error).__name__}: {lines[0]}", "torch.export has to be able to trace the model with these inputs"
 
 
+def _traced(module: torch.nn.Module, inputs: dict[str, Any], shapes: Any) -> torch.export.ExportedProgram:
+    """With the ranges of sizes that torch suggests, where it finds that not all of them can be."""
+    try:
+        return torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
+    except torch._dynamo.exc.UserError as error:
+        if "Suggested fixes" not in str(error):
+            raise
+        narrower = torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes(str(error), shapes)
+        return torch.export.export(module, (), inputs, dynamic_shapes=narrower, strict=False)
+
+
 def _program(module: torch.nn.Module, inputs: dict[str, Any], dynamic: Any, longest: int | None, notes: list[str]
              ) -> tuple[torch.export.ExportedProgram, dict[str, dict[int, str]]]:
     """With as many dimensions of any size as the model allows: all, then the batch alone, then none."""
@@ -122,7 +133,7 @@ def _program(module: torch.nn.Module, inputs: dict[str, Any], dynamic: Any, long
         shapes = _example.torch_dims(choice, rows, longest) if dynamic is True else dynamic or None
         try:
             with _silence():
-                program = torch.export.export(module, (), rows if any(choice.values()) else inputs, dynamic_shapes=shapes, strict=False)
+                program = _traced(module, rows if any(choice.values()) else inputs, shapes)
         except Exception as error:  # torch raises many kinds, some of them private
             failed.append(error)
             continue

@@ -267,6 +267,7 @@ class LossAdder {
         ArgInfo info;
         info.kind = ArgInfo::Kind::input;
         info.names = {name};
+        info.added = true;
         info.batched = input.batched && batch_rows(main_) > 0;
         if (is_integer(wanted.dtype) && has_tokens() && next_tokens_.contains(result)) info.source = "next_tokens";
         if (is_float(wanted.dtype)) info.note = input.holds;  // of integers their range is told

@@ -90,7 +90,7 @@ TEST(AddLoss, LabelsStepAsideForAParameter) {
 TEST(AddLoss, LogitsGetACrossEntropy) {
     Report report;
     EXPECT_EQ(with_loss(logits, report), text(R"(
-func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source = "tokens"}, %labels: i64[2,3] input "labels" {batched, source = "next_tokens"}, %w: f32[5,5] parameter "w") -> (%loss "loss", %weight "weight") {
+func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source = "tokens"}, %labels: i64[2,3] input "labels" {batched, added, source = "next_tokens"}, %w: f32[5,5] parameter "w") -> (%loss "loss", %weight "weight") {
   %y = gather(%w, %input_ids) {axis = 0} : f32[2,3,5]
   %reshape = reshape(%labels) {dims = [6]} : i64[6]
   %reshape_1 = reshape(%y) {dims = [6, 5]} : f32[6,5]
