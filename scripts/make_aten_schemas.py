@@ -20,7 +20,7 @@ def imported_names():
     for path in sorted(glob.glob(os.path.join(FOLDER, "ops_*.cpp"))):
         for table in re.findall(r"constexpr OpImporter \w+\[\] = \{(.*?)\n\};", open(path).read(), re.S):
             names.update(re.findall(r'\{"([^"]+)",', table))
-    return sorted(n for n in names if not re.match(r"(higher_order|_operator|torch|math|builtins)\.", n))
+    return sorted(n for n in names if not re.match(r"(higher_order|_operator|torch|math|builtins|transformers)\.", n))
 
 
 def type_text(t, scalar_type):

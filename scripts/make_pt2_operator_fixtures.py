@@ -11,6 +11,7 @@ import argparse, inspect, os
 
 import torch
 import torch.nn.functional as F
+import transformers.integrations.moe  # registers an operator
 
 import fixture_files
 from make_pt2_fixtures import export
@@ -144,7 +145,28 @@ def groups():
         sampled=lambda x, places: F.grid_sample(x, places, align_corners=False), sampled_cubic=lambda x, places: F.grid_sample(x, places, "bicubic", "border", True),
         unfold=lambda x: F.unfold(x, (3, 2), dilation=2, padding=1, stride=2), fold=lambda line: F.fold(line[:, :, :6], (4, 3), (2, 2)),
         weight_norm=lambda w, b: torch._weight_norm(w, b.reshape(6, 1, 1, 1), 0), linear=lambda line: F.interpolate(line, scale_factor=2, mode="linear"), antialiased=lambda x: F.interpolate(x, size=(4, 3), mode="bilinear", antialias=True)))
+    out["distances"] = ({"x": share(3, 4) - 0.5, "y": normal(3, 4), "z": normal(2, 4), "t": share(3, 4), "ids": integers(5, 2, 3), "rows": normal(2, 3, 4),
+                         "image": normal(2, 6, 2, 3), "c": positive(6), "w": positive(4), "experts": normal(4, 4, 3), "ends": torch.tensor([2, 2, 5, 6])}, dict(
+        grouped=lambda rows, experts, ends: torch.ops.transformers.grouped_mm_fallback(rows.reshape(6, 4), experts, ends), asin=lambda x: torch.asin(x), acos=lambda x: torch.acos(x), atan=lambda y: torch.atan(3 * y), asinh=lambda y: torch.asinh(2 * y), atan2=lambda x, y: torch.atan2(x, y),
+        atan2_axes=lambda x: torch.atan2(x.detach().sign(), torch.zeros(3, 4)), sinh=lambda x: torch.sinh(x / 50), cdist=lambda y, z: torch.cdist(y, z),
+        cdist_of_ones=lambda y, z: torch.cdist(y, z, p=1.0), cdist_of_threes=lambda y, z: torch.cdist(y, z, p=3.0), cdist_forward=lambda y, z: torch.ops.aten._cdist_forward(y.detach(), z.detach(), 2.0, None),
+        pdist=lambda y: F.pdist(y), pairwise=lambda x, y: F.pairwise_distance(x, y, p=3.0, keepdim=True), masked_scatter=lambda x, y, t: y.masked_scatter(x > 0, t),
+        histc=lambda x: torch.histc(x.detach(), 5, -0.4, 0.4), nonzero=lambda y: y[torch.tensor([[0, 2], [1, 0]]).nonzero()],
+        embedding_gradient=lambda rows, ids: torch.ops.aten.embedding_dense_backward(rows, ids, 5, 2, False),
+        layer_norm_gradient=lambda rows, w: layer_norm_gradients(rows, w), group_norm_gradient=lambda image, c: group_norm_gradients(image, c)))
     return out
+
+
+def layer_norm_gradients(rows, w):
+    rows, w = rows.detach(), w.detach()
+    _, mean, rstd = torch.ops.aten.native_layer_norm(rows, [4], w, None, 1e-5)
+    return torch.cat([g.flatten() for g in torch.ops.aten.native_layer_norm_backward(rows.cos(), rows, [4], mean, rstd, w, w, [True, True, True])])
+
+
+def group_norm_gradients(image, c):
+    image, c = image.detach(), c.detach()
+    _, mean, rstd = torch.ops.aten.native_group_norm(image, c, None, 2, 6, 6, 3, 1e-5)
+    return torch.cat([g.flatten() for g in torch.ops.aten.native_group_norm_backward(image.cos(), image, mean, rstd, c, 2, 6, 6, 3, [True, True, True])])
 
 
 def torch_of(name):

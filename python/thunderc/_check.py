@@ -2,6 +2,7 @@
 """A model and the program that thunderc wrote of it, trained side by side."""
 import copy
 import dataclasses
+import inspect
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any, Callable, Mapping, Sequence
 import torch
 import torch.nn.functional as F
 
-from thunderc._example import distinct, parameters_of, takes_any
+from thunderc._example import distinct, parameters_of
 from thunderc._export import trained
 from thunderc._weights import model_tensors, names_in
 
@@ -64,7 +65,7 @@ def _random_batch(inputs: Sequence[Mapping[str, Any]], generator: torch.Generato
 
 
 def _loss(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], added: set[str], loss: Callable[..., Any] | None) -> torch.Tensor:
-    names, anything = parameters_of(model.forward), takes_any(model.forward)
+    names, anything = parameters_of(model.forward), any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
     of_model = {name: value for name, value in batch.items() if name not in added and (name in names or anything)}
     rest = {name: value for name, value in batch.items() if name not in of_model}
     result: Any = model(**of_model, **({"use_cache": False} if "use_cache" in names else {}))

@@ -11,10 +11,6 @@ def parameters_of(function: Callable[..., Any], required: bool = False) -> list[
             if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and not (required and p.default is not p.empty)]
 
 
-def takes_any(function: Callable[..., Any]) -> bool:
-    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
-
-
 def by_name(model: torch.nn.Module, example: Any, loss: Callable[..., Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the model takes, and what the loss takes besides the model's result."""
     own, of_loss = parameters_of(model.forward), loss.forward if isinstance(loss, torch.nn.Module) else loss

@@ -115,10 +115,12 @@ def _traced(module: torch.nn.Module, inputs: dict[str, Any], shapes: Any) -> tor
     try:
         return torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
     except torch._dynamo.exc.UserError as error:
-        if "Suggested fixes" not in str(error):
+        fixes = re.findall(r"(\w+) = Dim\('\w+'((?:, (?:min|max)=\d+)+)\)", str(error))
+        better = {name: torch.export.Dim(name, **{k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", of)}) for name, of in fixes}
+        if not better:
             raise
-        narrower = torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes(str(error), shapes)
-        return torch.export.export(module, (), inputs, dynamic_shapes=narrower, strict=False)
+        shapes = {name: {axis: better.get(dim.__name__, dim) for axis, dim in (of or {}).items()} or None for name, of in shapes.items()}
+        return torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
 
 
 def _program(module: torch.nn.Module, inputs: dict[str, Any], dynamic: Any, longest: int | None, notes: list[str]

@@ -110,6 +110,14 @@ class Package(unittest.TestCase):
         self.assertEqual(made.dynamic, {"input_ids": {0: "batch", 1: "seq"}, "labels": {0: "batch", 1: "seq"}})
         self.assertIn("--batch 1 --seq 7", made.command)
 
+    def test_ranges_that_torch_suggests_are_taken(self):
+        class AtLeastThree(Words):
+            def forward(self, input_ids):
+                return super().forward(input_ids if input_ids.shape[1] > 2 else input_ids + 1)
+
+        made = thunderc.export(AtLeastThree(), {"input_ids": torch.randint(0, 11, (2, 7))}, self.at / "words.pt2")
+        self.assertEqual(made.dynamic, {"input_ids": {0: "batch", 1: "seq"}})
+
     def test_what_is_fixed_is_said(self):
         made = thunderc.export(FixedRows(), (torch.randn(4, 4),), self.at / "fixed.pt2")
         self.assertEqual(made.dynamic, {"x": {}})

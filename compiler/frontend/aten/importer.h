@@ -198,6 +198,8 @@ std::span<const OpImporter> activation_ops();
 std::span<const OpImporter> window_ops();
 std::span<const OpImporter> recurrent_ops();
 std::span<const OpImporter> scatter_ops();
+std::span<const OpImporter> distance_ops();
+std::span<const OpImporter> backward_ops();
 std::span<const OpImporter> number_ops();
 std::span<const OpImporter> graph_ops();
 

@@ -18,7 +18,7 @@ const std::map<std::string_view, const OpImporter*>& all_ops() {
         std::map<std::string_view, const OpImporter*> out;
         for (auto group : {elementwise_ops(), product_ops(), reshape_ops(), shape_ops(), index_ops(), creation_ops(),
                            reduce_ops(), nn_ops(), activation_ops(), loss_ops(), window_ops(), recurrent_ops(),
-                           scatter_ops(), number_ops(), graph_ops()})
+                           scatter_ops(), distance_ops(), backward_ops(), number_ops(), graph_ops()})
             for (const OpImporter& entry : group) out.emplace(entry.op, &entry);
         return out;
     }();

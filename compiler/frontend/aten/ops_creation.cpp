@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/aten/promotion.h"
@@ -97,6 +98,17 @@ void random_like(Node& n) {
     n.give(n.b().op("unplaced_uniform", {n.has("self") ? n.tensor("self") : n.b().splat(type, 0)}));
 }
 
+// Box and Muller's: two uniform numbers make a radius and an angle. The first is drawn below 1.
+void random_normal(Node& n) {
+    Builder& b = n.b();
+    const Type type = created(n);
+    const auto uniform = [&] {
+        return b.op("unplaced_uniform", {n.has("self") ? n.tensor("self") : b.splat(type, 0)});
+    };
+    const Value left = b.op("log", {b.add(b.neg(uniform()), 1)});
+    n.give(b.mul(b.op("sqrt", {b.mul(left, -2)}), b.op("cos", {b.mul(uniform(), 2 * std::numbers::pi)})));
+}
+
 constexpr OpImporter creation_importers[] = {
     {"to", converted},
     {"_to_copy", converted},
@@ -126,6 +138,8 @@ constexpr OpImporter creation_importers[] = {
     {"copy", copied},
     {"rand_like", random_like},
     {"rand", random_like},
+    {"randn", random_normal},
+    {"randn_like", random_normal},
 };
 
 }  // namespace

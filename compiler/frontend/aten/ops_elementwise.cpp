@@ -10,6 +10,7 @@
 
 #include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/frontend/shared/angles.h"
 
 namespace thunderc::aten {
 namespace {
@@ -190,21 +191,14 @@ void complementary_error(Node& n) {
     const Value x = fraction(n);
     n.give(b.sub(b.scalar(b.type(x).dtype, 1), b.op("erf", {x})));
 }
-void tangent(Node& n) {
-    const Value x = fraction(n);
-    n.give(n.b().div(n.b().op("sin", {x}), n.b().op("cos", {x})));
+// A function of one tensor that frontends share.
+template <Value (*function)(Builder&, Value)>
+void of_one(Node& n) {
+    n.give(function(n.b(), fraction(n)));
 }
-void hyperbolic(Node& n) {
-    Builder& b = n.b();
-    const Value x = fraction(n);
-    const Value up = b.op("exp", {x}), down = b.op("exp", {b.neg(x)});
-    n.give(b.mul(n.op() == "sinh" ? b.sub(up, down) : b.add(up, down), 0.5));
-}
-void inverse_hyperbolic(Node& n) {
-    Builder& b = n.b();
-    const Value x = fraction(n);
-    if (n.op() == "acosh") return n.give(b.op("log", {b.add(x, b.op("sqrt", {b.add(b.mul(x, x), -1)}))}));
-    n.give(b.mul(b.sub(b.op("log", {b.add(x, 1)}), b.op("log", {b.add(b.neg(x), 1)})), 0.5));  // atanh
+void angle_of_two(Node& n) {
+    const DType dtype = fractional(promoted(n, {"self", "other"}));
+    n.give(angle_of_point(n.b(), n.operand("self", dtype), n.operand("other", dtype)));
 }
 void square_op(Node& n) {
     const DType dtype = n.type("self").dtype;
@@ -366,11 +360,23 @@ constexpr OpImporter elementwise_importers[] = {
     {"expm1", exponential_less_one},
     {"log1p", logarithm_of_one_more},
     {"erfc", complementary_error},
-    {"tan", tangent},
-    {"sinh", hyperbolic},
-    {"cosh", hyperbolic},
-    {"acosh", inverse_hyperbolic},
-    {"atanh", inverse_hyperbolic},
+    {"tan", of_one<tangent>},
+    {"sinh", of_one<hyperbolic_sine>},
+    {"cosh", of_one<hyperbolic_cosine>},
+    {"asinh", of_one<inverse_hyperbolic_sine>},
+    {"arcsinh", of_one<inverse_hyperbolic_sine>},
+    {"acosh", of_one<inverse_hyperbolic_cosine>},
+    {"arccosh", of_one<inverse_hyperbolic_cosine>},
+    {"atanh", of_one<inverse_hyperbolic_tangent>},
+    {"arctanh", of_one<inverse_hyperbolic_tangent>},
+    {"asin", of_one<arc_sine>},
+    {"arcsin", of_one<arc_sine>},
+    {"acos", of_one<arc_cosine>},
+    {"arccos", of_one<arc_cosine>},
+    {"atan", of_one<arc_tangent>},
+    {"arctan", of_one<arc_tangent>},
+    {"atan2", angle_of_two},
+    {"arctan2", angle_of_two},
     {"square", square_op, own_memory, computed},
     {"pow", power, own_memory, computed},
     {"float_power", power},

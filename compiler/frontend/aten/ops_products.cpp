@@ -67,11 +67,45 @@ void einsum_op(Node& n) {
     n.give(einsum(n.b(), n.text("equation", ""), n.tensors("tensors")));
 }
 
+// Rows in groups, one after the other, each group with a matrix of its own; `offs` says where each ends. Every row is
+// multiplied with all matrices side by side, as a row in which its elements stand in its own group's place and zeros in
+// the others': how many rows a group has is data.
+void grouped_product(Node& n) {
+    Builder& b = n.b();
+    const bool ours = n.has("input");  // transformers' names of the same
+    const Value x = n.tensor(ours ? "input" : "self"), w = n.tensor(ours ? "weight" : "mat2");
+    const Type rows = b.type(x), matrices = b.type(w);
+    if (rows.rank() != 2 || matrices.rank() != 3 || !n.has("offs") || n.has("bias"))
+        n.fail("a grouped product is supported of rows and one matrix for each group",
+               "the model's configuration may choose another way for its experts: experts_implementation",
+               "[S,K] and [G,K,N]", fmt::format("{} and {}", to_string(rows), to_string(matrices)));
+    const std::int64_t count = rows.dims[0], width = rows.dims[1], groups = matrices.dims[0], out = matrices.dims[2];
+    const Type row_numbers = Type::tensor(DType::i64, {count, 1});
+    const Value row = b.constant(ConstExpr::affine(row_numbers, 0, {1, 0}));
+    const Value end = b.reshape(n.tensor("offs", DType::i64), {1, groups});
+    const Value first = b.scalar(DType::i64, 0);
+    const Value begin =
+        b.op("concat", {b.reshape(first, {1, 1}), b.slice(end, 1, 0, groups - 1)}, {{"axis", std::int64_t{1}}});
+    const Value is_in = b.op("and", {b.op("ge", {row, begin}), b.op("lt", {row, end})});
+    const Value placed = b.op(
+        "select", {b.reshape(is_in, {count, groups, 1}), b.reshape(x, {count, 1, width}), b.scalar(rows.dtype, 0)});
+    n.give(numpy_matmul(b, b.reshape(placed, {count, groups * width}), b.reshape(w, {groups * width, out})));
+}
+
 constexpr OpImporter product_importers[] = {
-    {"matmul", matrix_product},    {"mm", matrix_product},          {"bmm", matrix_product},
-    {"mv", matrix_product},        {"dot", matrix_product},         {"linear", linear_op},
-    {"addmm", add_matrix_product}, {"baddbmm", add_matrix_product}, {"addmv", add_matrix_product},
-    {"outer", outer_product},      {"einsum", einsum_op},
+    {"matmul", matrix_product},
+    {"mm", matrix_product},
+    {"bmm", matrix_product},
+    {"mv", matrix_product},
+    {"dot", matrix_product},
+    {"linear", linear_op},
+    {"addmm", add_matrix_product},
+    {"baddbmm", add_matrix_product},
+    {"addmv", add_matrix_product},
+    {"outer", outer_product},
+    {"einsum", einsum_op},
+    {"_grouped_mm", grouped_product},
+    {"transformers.grouped_mm_fallback.default", grouped_product},
 };
 
 }  // namespace

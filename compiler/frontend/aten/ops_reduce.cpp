@@ -223,6 +223,26 @@ void difference(Node& n) {
     n.give(v);
 }
 
+// How many elements lie in each of equal parts of a range; its end belongs to the last.
+void histogram(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type("self");
+    const std::int64_t bins = n.integer("bins", 100);
+    const double least = n.number("min", 0), most = n.number("max", 0);
+    if (!(least < most))
+        n.fail("histc of a range that its data has", "say from where to where: torch.histc(x, bins, min, max)");
+    if (bins < 1) n.fail(fmt::format("histc of {} bins", bins));
+    const Value x = b.reshape(n.tensor("self", DType::f32), {type.elements(), 1});
+    const auto number = [&](double v) { return b.scalar(DType::f32, v); };
+    const Value part = b.mul(b.add(x, -least), static_cast<double>(bins) / (most - least));
+    const Value last = number(static_cast<double>(bins - 1));
+    const Value bin = b.op("select", {b.op("eq", {x, number(most)}), last, b.op("floor", {part})});
+    const Value inside = b.op("and", {b.op("ge", {x, number(least)}), b.op("le", {x, number(most)})});
+    const Value each = b.constant(ConstExpr::affine(Type::tensor(DType::f32, {1, bins}), 0, {0, 1}));
+    const Value counted = b.cast(b.op("and", {b.op("eq", {bin, each}), inside}), DType::f32);
+    n.give(b.cast(b.reduce_sum(counted, {0}), type.dtype));
+}
+
 constexpr OpImporter reduce_importers[] = {
     {"sum", sum_op, own_memory, computed},
     {"mean", sum_op},
@@ -248,6 +268,7 @@ constexpr OpImporter reduce_importers[] = {
     {"cumprod", running_product, own_memory, computed},
     {"cosine_similarity", cosine_of_angle},
     {"diff", difference, own_memory, computed},
+    {"histc", histogram},
 };
 
 }  // namespace

@@ -272,6 +272,41 @@ void triangle_indices(Node& n) {
     n.give(n.b().constant(ConstExpr::dense(std::move(out))));
 }
 
+// Elements of `source` one after the other, where the mask is true: the k-th of these takes the k-th.
+void masked_scatter_op(Node& n) {
+    Builder& b = n.b();
+    const Dims dims = broadcast(n.type("self").dims, n.type("mask").dims).value_or(n.type("self").dims);
+    const std::int64_t count = element_count(dims), given = n.type("source").elements();
+    if (given == 0 || count == 0) return n.give(b.broadcast_to(n.tensor("self"), dims));
+    const Value mask = b.reshape(b.broadcast_to(n.tensor("mask", DType::boolean), dims), {count});
+    const Value number = b.op("cumsum", {b.cast(mask, DType::i64)},
+                              {{"axis", std::int64_t{0}}, {"exclusive", true}, {"reverse", false}});
+    const Value within =
+        b.op("clip", {number, b.scalar(DType::i64, 0), b.scalar(DType::i64, static_cast<double>(given - 1))});
+    const Value taken = b.op("gather", {b.reshape(n.tensor("source"), {given}), within}, {{"axis", std::int64_t{0}}});
+    const Value self = b.reshape(b.broadcast_to(n.tensor("self"), dims), {count});
+    n.give(b.reshape(b.op("select", {mask, b.cast(taken, n.type("self").dtype), self}), dims));
+}
+
+// What is not 0, of numbers that are known: how many there are is the result's shape.
+void nonzero_op(Node& n) {
+    const Tensor* known = n.known("self");
+    if (known == nullptr)
+        n.fail("nonzero of numbers that are not known, so that the number of elements depends on the data",
+               "write it with torch.where in the model");
+    const Dims dims = known->type.dims;
+    std::vector<std::int64_t> places;
+    for (std::int64_t k = 0; k < known->size(); ++k)
+        if (known->at(k) != 0) places.push_back(k);
+    Tensor out(
+        Type::tensor(DType::i64, {static_cast<std::int64_t>(places.size()), static_cast<std::int64_t>(dims.size())}));
+    for (std::size_t row = 0; row < places.size(); ++row) {
+        std::int64_t rest = places[row];
+        for (std::size_t d = dims.size(); d-- > 0; rest /= dims[d]) out.i[row * dims.size() + d] = rest % dims[d];
+    }
+    n.give(n.b().constant(ConstExpr::dense(std::move(out))));
+}
+
 constexpr OpImporter scatter_importers[] = {
     {"scatter", scatter_op},
     {"scatter_add", scatter_op, own_memory, computed},
@@ -289,6 +324,8 @@ constexpr OpImporter scatter_importers[] = {
     {"topk", top_k_op},
     {"sort", sort_op},
     {"argsort", sort_op},
+    {"masked_scatter", masked_scatter_op},
+    {"nonzero", nonzero_op},
     {"tril_indices", triangle_indices},
     {"triu_indices", triangle_indices},
 };
