@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cli/input_shapes.h"
 #include "cli/tensor_file.h"
 #include "cli/user_executor.h"
 #include "codegen/kernels/cuda/kernels_cuda.h"
@@ -87,7 +88,8 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
 }
 
 void ModelOptions::add_graph_to(CLI::App& app) {
-    app.add_option("model", model, "the exported model: a .pt2 file of torch.export.save, or an ONNX file")
+    app.add_option("model", model,
+                   "the exported model: a .pt2 file of torch.export.save, one of torch.jit.save, or an ONNX file")
         ->required()
         ->check(not_empty())
         ->type_name("MODEL");
@@ -103,6 +105,10 @@ void ModelOptions::add_graph_to(CLI::App& app) {
                        "inputs of the graph that are constants of the program, as what only shapes depend on has "
                        "to be: numbers, or a safetensors file of such inputs; may be repeated"))
         ->type_name("NAME=V,...|FILE");
+    repeatable(app.add_option("--input", inputs,
+                              "the type and the shape of an input, which a scripted model does not say; in place of "
+                              "a number a name that --batch, --seq and --dim bind; may be repeated"))
+        ->type_name("NAME=f32[N,...]");
     repeatable(app.add_option(
                    "--output", outputs,
                    "the output of the graph that is trained on, or those that a library gives; the rest is dropped"))
@@ -304,6 +310,7 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     for (const auto& [name, size] : c.dims) add("--dim", fmt::format("{}={}", name, size));
     for (const std::string& text : options.bind)
         add("--bind", text.find('=') == std::string::npos ? std::filesystem::path(text).filename().string() : text);
+    for (const auto& [name, input] : c.inputs) add("--input", fmt::format("'{}'", input_shape_text(name, input)));
     if (!options.outputs.empty()) add("--output", fmt::format("{}", fmt::join(options.outputs, ",")));
     if (c.loss != defaults.loss) add("--loss", c.loss);
     if (c.dropout) add("--dropout", *c.dropout == 0 ? "off" : fmt::format("{}", *c.dropout));
@@ -506,6 +513,7 @@ void ModelOptions::finish() {
         }
     }
     for (const std::string& text : bind) bind_inputs(text, compile);
+    for (const std::string& text : inputs) add_input_shape(text, compile);
     for (const std::string& dim : split_dims(dims)) {
         const std::size_t equals = std::min(dim.find('='), dim.size());
         std::int64_t size = 0;

@@ -35,6 +35,7 @@ struct ModelOptions {
     CompileOptions compile;
     std::vector<std::string> dims;                      // NAME=N
     std::vector<std::string> bind;                      // NAME=V,... or a file
+    std::vector<std::string> inputs;                    // NAME=TYPE[N,...]
     std::vector<std::string> outputs;                   // of the graph; none: all
     std::string dropout = "export";                     // export, off, or a rate
     std::string executors;                              // a,b,c

@@ -34,6 +34,16 @@ struct CompileOptions {
         bool shaped = true;  // a list has as many numbers as the input has elements
     };
     std::map<std::string, BoundInput> bound;
+    // Shapes and types of inputs whose file does not say them, by name: --input x=f32[batch,3,64,64].
+    struct InputShape {
+        struct Extent {
+            std::int64_t value = 0;
+            std::string symbol;  // "": the value
+        };
+        std::string type;  // "f32"
+        std::vector<Extent> shape;
+    };
+    std::map<std::string, InputShape> inputs;
     // the loss
     std::string loss = "auto";  // auto, none, or what parse_losses takes: "huber:delta=0.5"
     // the rate of every dropout, 0: none; without one that of the export

@@ -76,13 +76,10 @@ void refuse_archive(const ZipArchive& archive) {
     if (has_entry(archive, "/models/"))
         fail(fmt::format("{} has no model of the name \"model\"", path),
              "save the program by itself: torch.export.save(program, \"model.pt2\")");
-    if (has_entry(archive, "/code/") && has_entry(archive, "constants.pkl"))
-        fail(fmt::format("{} is a TorchScript archive, as torch.jit.save writes; such files are not read", path),
-             export_help);
     if (has_entry(archive, "data.pkl"))
         fail(fmt::format("{} was written by torch.save: weights, or the objects of a model, and no graph of one", path),
              export_help);
-    fail(fmt::format("{} is a zip archive, and none of torch.export.save", path), export_help);
+    fail(fmt::format("{} is a zip archive, and none of torch.export.save or torch.jit.save", path), export_help);
 }
 
 }  // namespace thunderc

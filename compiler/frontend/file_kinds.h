@@ -17,7 +17,7 @@ FileKind kind_of_file(const std::filesystem::path& path);
 
 // Weights alone, or a model in a form that no frontend reads: a message for each.
 [[noreturn]] void refuse_file(const std::filesystem::path& path, FileKind kind);
-// The same of a zip archive: TorchScript, torch.save, older or other forms of .pt2.
+// The same of a zip archive: torch.save, older or other forms of .pt2.
 [[noreturn]] void refuse_archive(const ZipArchive& archive);
 
 }  // namespace thunderc

@@ -11,9 +11,24 @@
 #include "compiler/frontend/file_kinds.h"
 #include "compiler/frontend/onnx/onnx_frontend.h"
 #include "compiler/frontend/pt2/pt2_frontend.h"
+#include "compiler/frontend/torchscript/torchscript_frontend.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
+namespace {
+
+// Graphs say what their inputs are.
+void require_no_shapes(const CompileOptions& options) {
+    if (options.inputs.empty()) return;
+    Diagnostic d;
+    d.message = fmt::format("--input {}: the model says itself which types and shapes its inputs have",
+                            options.inputs.begin()->first);
+    d.help = "leave --input out; --batch, --seq and --dim bind dimensions that are dynamic";
+    throw UsageError(std::move(d));
+}
+
+}  // namespace
+
 Module import_model(const std::filesystem::path& path, const CompileOptions& options, Report& report) {
     std::error_code error;
     const std::filesystem::file_status status = std::filesystem::status(path, error);
@@ -31,12 +46,15 @@ Module import_model(const std::filesystem::path& path, const CompileOptions& opt
     switch (const FileKind kind = kind_of_file(path)) {
         case FileKind::zip: {
             auto archive = std::make_shared<const ZipArchive>(path);
+            if (is_torchscript(*archive)) return import_torchscript(std::move(archive), options, report);
+            require_no_shapes(options);
             if (is_pt2(*archive)) return import_pt2(std::move(archive), options, report);
             refuse_archive(*archive);
         }
         case FileKind::onnx: break;
         default: refuse_file(path, kind);
     }
+    require_no_shapes(options);
     return import_onnx(path, options, report);
 }
 
@@ -46,7 +64,10 @@ Module import_model(const std::filesystem::path& path, const CompileOptions& opt
 }
 
 void write_graph(const std::filesystem::path& model, const std::filesystem::path& out) {
-    if (kind_of_file(model) == FileKind::zip) return write_pt2_graph(ZipArchive(model), out);
+    if (kind_of_file(model) == FileKind::zip) {
+        const ZipArchive archive(model);
+        return is_torchscript(archive) ? write_torchscript_graph(archive, out) : write_pt2_graph(archive, out);
+    }
     write_onnx_graph(model, out);
 }
 

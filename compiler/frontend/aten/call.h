@@ -53,6 +53,10 @@ struct Argument {
     std::shared_ptr<const Graph> graph;
 };
 
+// A list among the results of a call whose length the operator decides: its text is what its items are called by.
+bool is_open(const Argument& list);
+std::string item_of(const Argument& open_list, std::size_t k);
+
 struct NamedArgument {
     std::string name;
     Argument value;

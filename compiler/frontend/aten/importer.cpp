@@ -52,6 +52,14 @@ Module module_of(const std::filesystem::path& path) {
     return module;
 }
 
+bool is_open(const Argument& list) {
+    return list.kind == Argument::Kind::list && list.items.empty() && !list.text.empty();
+}
+
+std::string item_of(const Argument& open_list, std::size_t k) {
+    return fmt::format("{}.{}", open_list.text, k);
+}
+
 // ---- bindings -------------------------------------------------------------------------------------------------------
 
 Binding Binding::of(Value v) {
@@ -188,6 +196,12 @@ void Importer::share_memory(const Call& call, OpImporter::Memory memory) {
     for (const Argument& result : call.results) {
         share(result);
         for (const Argument& item : result.items) share(item);
+        for (std::size_t k = 0; is_open(result) && names_.contains(item_of(result, k)); ++k) {
+            Argument item;
+            item.kind = Argument::Kind::name;
+            item.text = item_of(result, k);
+            share(item);
+        }
     }
 }
 
@@ -197,8 +211,13 @@ void Importer::write_in_place(const Call& call) {
     if (to == nullptr || to->kind != Argument::Kind::name || call.results.empty() ||
         call.results.front().kind != Argument::Kind::name)
         return;
+    // What is written has the type of what it is written to.
     const std::string& result = call.results.front().text;
-    write(to->text, names_.at(result).value);
+    const Type of = type(names_.at(to->text).value);
+    const Value v = builder_.cast(names_.at(result).value, of.dtype);
+    if (type(v).dims != of.dims)
+        fail(fmt::format("{} gives another shape than what it writes to", call.target), "write x = x + y in the model");
+    write(to->text, v);
     Binding same = names_.at(to->text);
     same.base = to->text;
     same.back = [](Value, Value written) { return written; };

@@ -18,6 +18,7 @@
 
 #include "compiler/analysis/integer_values.h"
 #include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/named_tensors.h"
 #include "compiler/frontend/shared/moved_buffers.h"
 #include "compiler/ir/builder.h"
 #include "compiler/options.h"
@@ -95,8 +96,13 @@ class Importer {
     // A call of the model that is a dropout and drops nothing, since the export is of a model in eval() mode.
     void note_dropout(double rate);
     void note_frozen_norm();
+    // A batch norm has this for its running mean or variance, and moves it or does not.
+    void note_statistic(Value of, bool variance, bool moves);
 
   protected:
+    // Parameters, buffers and constants, in order.
+    void import_tensors(const std::shared_ptr<const ZipArchive>& archive, std::span<const NamedTensor> tensors);
+    void require_numbers_of_constants() const;
     void import_call(const Call& call);
     void import_calls(const Graph& graph);
     // What all frontends do behind the last call. `classes`: of modules, with their packages, by path.
@@ -164,7 +170,7 @@ class Node {
     const Tensor* known(std::string_view name);  // a small constant
 
     // ---- results ----
-    std::size_t results() const;  // names of results; a list counts each of its items
+    std::size_t results() const;  // names of results; a list counts each of its items, an open one none
     bool wants(std::size_t k) const;
     void give(Value v, std::size_t k = 0);
     void give(Binding binding, std::size_t k = 0);
@@ -178,7 +184,7 @@ class Node {
                            std::string actual = {}) const;
 
   private:
-    const std::string* result(std::size_t k) const;  // its name; nullptr: nobody reads it
+    std::optional<std::string> result(std::size_t k) const;  // its name; nullopt: nobody reads it
 
     Importer& importer_;
     const Call& call_;

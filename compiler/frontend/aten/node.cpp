@@ -209,20 +209,22 @@ std::size_t Node::results() const {
     return count;
 }
 
-const std::string* Node::result(std::size_t k) const {
+std::optional<std::string> Node::result(std::size_t k) const {
     for (const Argument& result : call_.results) {
-        const std::size_t count = result.kind == Argument::Kind::list ? result.items.size() : 1;
+        const bool list = result.kind == Argument::Kind::list;
+        if (list && is_open(result)) return item_of(result, k);
+        const std::size_t count = list ? result.items.size() : 1;
         if (k < count) {
-            const Argument& one = result.kind == Argument::Kind::list ? result.items[k] : result;
-            return one.kind == Argument::Kind::name ? &one.text : nullptr;
+            const Argument& one = list ? result.items[k] : result;
+            return one.kind == Argument::Kind::name ? std::optional(one.text) : std::nullopt;
         }
         k -= count;
     }
-    return nullptr;
+    return std::nullopt;
 }
 
 bool Node::wants(std::size_t k) const {
-    return result(k) != nullptr;
+    return result(k).has_value();
 }
 
 void Node::give(Value v, std::size_t k) {
@@ -258,7 +260,7 @@ std::optional<bool> Node::is_dense() const {
 }
 
 void Node::give(Binding binding, std::size_t k) {
-    if (const std::string* name = result(k)) importer_.bind(*name, std::move(binding));
+    if (const std::optional<std::string> name = result(k)) importer_.bind(*name, std::move(binding));
 }
 
 }  // namespace thunderc::aten

@@ -305,6 +305,10 @@ void batch_norm_op(Node& n) {
         return n.has(name) ? n.tensor(name, type.dtype) : b.splat(Type::tensor(type.dtype, {type.dims[1]}), otherwise);
     };
     const Value w = weight("weight", 1), bias = weight("bias", 0);
+    if (stored) {
+        n.importer().note_statistic(n.tensor("running_mean"), false, by_the_batch);
+        n.importer().note_statistic(n.tensor("running_var"), true, by_the_batch);
+    }
     if (!by_the_batch) {
         n.importer().note_frozen_norm();
         Dims shape(type.dims.size(), 1);

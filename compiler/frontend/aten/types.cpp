@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace thunderc::aten {
 
 std::optional<DType> stored_float(ScalarType type) {
@@ -65,6 +67,16 @@ std::string name_of(ScalarType type) {
         case ScalarType::unknown: break;
     }
     return fmt::format("the type {} of torch.export's schema", static_cast<int>(type));
+}
+
+std::optional<ScalarType> scalar_type_named(std::string_view name) {
+    static constexpr std::pair<std::string_view, ScalarType> names[] = {
+        {"f32", ScalarType::f32}, {"i64", ScalarType::i64},   {"i32", ScalarType::i32}, {"bool", ScalarType::boolean},
+        {"f16", ScalarType::f16}, {"bf16", ScalarType::bf16}, {"f64", ScalarType::f64}, {"u8", ScalarType::u8},
+        {"i8", ScalarType::i8},   {"i16", ScalarType::i16}};
+    for (const auto& [known, type] : names)
+        if (known == name) return type;
+    return std::nullopt;
 }
 
 bool is_widened(ScalarType type) {

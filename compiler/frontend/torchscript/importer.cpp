@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/frontend/torchscript/importer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/frontend/torchscript/torchscript_frontend.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::torchscript {
+namespace {
+
+constexpr std::size_t most_calls = 1'000'000;  // of operators, with those of unrolled loops
+
+constexpr std::string_view data_end = "data.pkl";
+
+std::string root_of_archive(const ZipArchive& archive) {
+    const std::optional<std::string> entry = archive.only_with_end("constants.pkl");
+    if (!entry) fail(fmt::format("{} has no constants.pkl", archive.path().string()), "save it with torch.jit.save");
+    return entry->substr(0, entry->size() - std::string_view("constants.pkl").size());
+}
+
+// The classes of modules with their packages, by path.
+std::map<std::string, std::string> classes_of(const Modules& modules) {
+    std::map<std::string, std::string> out;
+    for (const auto& module : modules.all) out[module->path] = class_name(module->type);
+    return out;
+}
+
+}  // namespace
+
+Importer::Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report)
+    : aten::Importer(aten::module_of(archive->path()), options, report),
+      archive_(std::move(archive)),
+      root_(root_of_archive(*archive_)),
+      library_(*archive_, root_),
+      data_(read_pickle(*archive_, root_ + std::string(data_end), root_ + "data/")),
+      constants_(read_pickle(*archive_, root_ + "constants.pkl", root_ + "constants/")),
+      modules_(modules_of(*archive_, data_, library_)) {}
+
+Module Importer::run() {
+    if (archive_->find(root_ + "byteorder") != nullptr && archive_->text(root_ + "byteorder") == "big")
+        fail(fmt::format("{} was saved on a machine with the other order of bytes", archive_->path().string()),
+             "save it on a little-endian machine");
+    const bool traced = archive_->find(root_ + "traced_inputs.pkl") != nullptr;
+    report_.done("file", archive_->path().filename().string(),
+                 fmt::format("a TorchScript archive, {}", traced ? "traced" : "scripted"));
+    const ModuleObject& root = modules_.root();
+    const FunctionCode* forward = root.code->method("forward");
+    if (forward == nullptr)
+        fail(fmt::format("{} has no method forward", class_name(root.type)), "save a module that has one");
+    refuse_frozen();
+    std::unordered_map<std::string, Item> given = import_inputs(*forward);
+    import_tensors(archive_, modules_.tensors);
+    import_constants();
+    const Item result = Interpreter(library_, *this).run(root, *forward, std::move(given));
+    import_outputs(result, "", 0);
+    if (module_.main().results.empty())
+        fail("the model gives no tensor", "save a model that returns its logits or its loss");
+    require_numbers_of_constants();
+    return finished(classes_of(modules_));
+}
+
+// Code says nothing of its tensors.
+const aten::TensorMeta* Importer::meta(const std::string& name) const {
+    static_cast<void>(name);
+    return nullptr;
+}
+
+std::optional<std::int64_t> Importer::size(const aten::Size& size) const {
+    return size.expression.empty() ? std::optional(size.value) : std::nullopt;
+}
+
+// ---- for the interpreter --------------------------------------------------------------------------------------------
+
+const Type& Importer::type(const Item& tensor) const {
+    return aten::Importer::type(find(tensor.text).value);
+}
+
+const Tensor* Importer::known(const Item& tensor) {
+    return aten::Importer::known(find(tensor.text).value);
+}
+
+std::string Importer::unique(const std::string& wanted) {
+    for (;;) {
+        const int count = names_taken_[wanted]++;
+        std::string name = count == 0 ? wanted : fmt::format("{}_{}", wanted, count);
+        if (!names_.contains(name)) return name;
+    }
+}
+
+Item Importer::constant(Tensor numbers) {
+    const std::string name = unique("constant");
+    bind(name, aten::Binding::of(builder_.constant(ConstExpr::dense(std::move(numbers)))));
+    return Item::tensor(name);
+}
+
+Item Importer::constant_of_archive(std::size_t k, const Place& place) {
+    const Pickled& all = constants_.at(constants_.root);
+    if (k >= all.items.size()) fail_at(place, fmt::format("the archive has no constant {}", k), "save the model again");
+    return Item::tensor(fmt::format("CONSTANTS.c{}", k));
+}
+
+// Whether what a gradient goes to is on the way to it.
+bool Importer::requires_gradient(const Item& tensor) {
+    const Function& main = module_.main();
+    std::vector<bool> needed(main.values.size(), false);
+    needed[find(tensor.text).value.index] = true;
+    for (auto op = main.ops.rbegin(); op != main.ops.rend(); ++op) {
+        const bool on_the_way =
+            std::any_of(op->results.begin(), op->results.end(), [&](Value v) { return needed[v.index]; });
+        if (!on_the_way || op->name == "stop_gradient" || !is_float(main.type(op->results.front()).dtype)) continue;
+        for (const Value v : op->operands)
+            if (v) needed[v.index] = true;
+    }
+    for (std::size_t k = 0; k < main.arguments.size(); ++k)
+        if (needed[main.arguments[k].index] && main.argument_info[k].kind == ArgInfo::Kind::parameter &&
+            main.argument_info[k].trainable)
+            return true;
+    return false;
+}
+
+// What code asks of a tensor, and is known.
+std::optional<Item> Importer::property(const OperatorCall& call, const Place& place) {
+    if (call.name == "prim.NumToTensor" || call.name == "tensor" || call.name == "as_tensor") return made_tensor(call);
+    if (call.arguments.empty() || call.arguments[0].kind != Item::Kind::tensor) return std::nullopt;
+    const Item& tensor = call.arguments[0];
+    const Type& of = type(tensor);
+    if (call.name == "size" || call.name == "sizes" || call.name == "prim.shape") {
+        const Item* axis = call.at(1, "dim");
+        if (axis == nullptr) {
+            std::vector<Item> dims;
+            for (const std::int64_t extent : of.dims) dims.push_back(Item::of(extent));
+            return Item::sequence(Item::Kind::list, std::move(dims));
+        }
+        const std::optional<std::int64_t> at = normalize_axis(axis->integer, of.rank());
+        if (!at) fail_at(place, fmt::format("there is no dimension {} of {}", axis->integer, to_string(of)), "");
+        return Item::of(of.dims[static_cast<std::size_t>(*at)]);
+    }
+    if (call.name == "dim" || call.name == "prim.ndim") return Item::of(of.rank());
+    if (call.name == "len") return Item::of(of.dims.empty() ? std::int64_t{0} : of.dims.front());
+    if (call.name == "numel") return Item::of(of.elements());
+    if (call.name == "prim.dtype") return Item::of(number_of(of.dtype));
+    if (call.name == "is_floating_point") return Item::of(is_float(of.dtype));
+    if (call.name == "is_complex" || call.name == "prim.is_cuda" || call.name == "prim.is_quantized" ||
+        call.name == "prim.is_sparse" || call.name == "prim.is_nested")
+        return Item::of(false);
+    if (call.name == "is_contiguous") return Item::of(true);
+    if (call.name == "__not__") {
+        const Tensor* numbers = known(tensor);
+        if (numbers != nullptr && numbers->size() == 1) return Item::of(numbers->at(0) == 0);
+    }
+    if (call.name == "prim.data") {
+        OperatorCall detach = call;
+        detach.name = "detach";
+        return this->call(detach, place, true);
+    }
+    if (call.name == "requires_grad_" || call.name == "prim.grad")
+        fail_at(place, "the model asks for gradients", "leave them to the program");
+    return std::nullopt;
+}
+
+// torch.tensor(1., dtype=…), of numbers and lists of them; a number that is traced is a tensor of one.
+Item Importer::made_tensor(const OperatorCall& call) {
+    const Item* data = call.at(0, "data");
+    if (data == nullptr) fail("a tensor is made of nothing", "save the model again");
+    if (data->kind == Item::Kind::tensor) return *data;
+    Tensor numbers = tensor_of_numbers(*data);
+    if (const Item* given = call.at(1, "dtype"); given != nullptr && given->kind == Item::Kind::integer) {
+        const std::optional<aten::ScalarType> scalar = scalar_type_of(given->integer);
+        if (!scalar) fail(fmt::format("a tensor of the type {} is not supported", given->integer), "use torch.float32");
+        Tensor converted(Type::tensor(dtype(*scalar, "a tensor of numbers"), numbers.type.dims));
+        for (std::int64_t k = 0; k < numbers.size(); ++k) converted.set(k, numbers.at(k));
+        numbers = std::move(converted);
+    }
+    return constant(std::move(numbers));
+}
+
+Item Importer::call(const OperatorCall& call, const Place& place, bool gradients) {
+    if (std::optional<Item> known_property = property(call, place)) return *known_property;
+    if (++calls_ > most_calls)
+        fail_at(place, fmt::format("the loops of the model make more than {} calls", most_calls),
+                "shorten the sequence or the loop");
+    const std::string target = "aten." + call.name;
+    if (aten::find_importer(target) == nullptr)
+        fail_at(place, fmt::format("the operator {} is not supported", call.name),
+                "write it with operators that are, or export the model with torch.export.save or torch.onnx.export");
+    Conversions conversions;
+    conversions.as_tensor = [&](const Item& number) { return constant(tensor_of_numbers(number)).text; };
+    conversions.as_number = [&](const Item& tensor, bool whole) -> std::optional<Item> {
+        const Tensor* numbers = known(tensor);
+        if (numbers == nullptr || numbers->size() != 1 || (whole && numbers->floating())) return std::nullopt;
+        return numbers->floating() ? Item::of(numbers->at(0)) : Item::of(numbers->i[0]);
+    };
+    std::optional<MatchedCall> found = matched(call, conversions);
+    if (!found) {
+        std::vector<std::string> given;
+        for (const Item& item : call.arguments) given.emplace_back(item.what());
+        for (const auto& [key, item] : call.named) given.push_back(fmt::format("{}={}", key, item.what()));
+        fail_at(place, fmt::format("no form of {} takes what it is given: {}", call.name, fmt::join(given, ", ")),
+                "numbers that shapes depend on have to be known when compiling");
+    }
+    return imported(call, std::move(*found), place, gradients);
+}
+
+Item Importer::imported(const OperatorCall& call, MatchedCall found, const Place& place, bool gradients) {
+    aten::Call made;
+    const std::string overload =
+        found.schema->name.substr(std::min(found.schema->name.find('.'), found.schema->name.size()));
+    made.target = fmt::format("aten.{}{}", call.name, overload.empty() ? ".default" : overload);
+    made.name = unique(call.name);
+    made.arguments = std::move(found.arguments);
+    made.scope = place.module == nullptr ? "" : place.module->path;
+    made.module_class = place.module == nullptr ? "" : last_part(class_name(place.module->type));
+    made.line = fmt::format("{}:{}", place.file, place.line);
+    const std::vector<std::string>& results = found.schema->results;
+    for (std::size_t k = 0; k < results.size(); ++k) {
+        aten::Argument& result = made.results.emplace_back();
+        const bool list = results[k].ends_with("[]");
+        result.kind = list ? aten::Argument::Kind::list : aten::Argument::Kind::name;
+        result.text = results.size() == 1 ? made.name : fmt::format("{}.{}", made.name, k);
+    }
+    const bool writes = aten::writes_in_place(made.target);
+    if (writes && !gradients)
+        fail_at(place, fmt::format("{} writes in place where no gradients are kept", call.name),
+                "write x = x + y in the model");
+    import_call(made);
+    const auto stopped = [&](const std::string& name) {
+        aten::Binding& binding = names_.at(name);
+        if (!gradients && binding.kind == aten::Binding::Kind::tensor &&
+            is_float(aten::Importer::type(binding.value).dtype))
+            binding = aten::Binding::of(builder_.op("stop_gradient", {binding.value}));
+        return item_of(name);
+    };
+    // What is written to is known by its own name from here on.
+    if (writes && call.arguments.front().kind == Item::Kind::tensor) return call.arguments.front();
+    if (aten::is_open(made.results.front())) {
+        std::vector<Item> items;
+        for (std::size_t k = 0; names_.contains(aten::item_of(made.results.front(), k)); ++k)
+            items.push_back(stopped(aten::item_of(made.results.front(), k)));
+        return Item::sequence(Item::Kind::list, std::move(items));
+    }
+    std::vector<Item> items;
+    for (const aten::Argument& result : made.results)
+        items.push_back(names_.contains(result.text) ? stopped(result.text) : Item{});
+    return items.size() == 1 ? items.front() : Item::sequence(Item::Kind::tuple, std::move(items));
+}
+
+Item Importer::item_of(const std::string& name) const {
+    const aten::Binding& binding = names_.at(name);
+    switch (binding.kind) {
+        case aten::Binding::Kind::tensor: return Item::tensor(name);
+        case aten::Binding::Kind::integer: return Item::of(binding.integer);
+        case aten::Binding::Kind::number: return Item::of(binding.number);
+        case aten::Binding::Kind::boolean: return Item::of(binding.integer != 0);
+        default: return {};
+    }
+}
+
+}  // namespace thunderc::torchscript
+
+namespace thunderc {
+
+bool is_torchscript(const ZipArchive& archive) {
+    const std::optional<std::string> constants = archive.only_with_end("constants.pkl");
+    if (!constants) return false;
+    const std::string code = constants->substr(0, constants->rfind("constants.pkl")) + "code/";
+    const auto at = archive.entries().lower_bound(code);
+    return at != archive.entries().end() && at->first.starts_with(code);
+}
+
+void write_torchscript_graph(const ZipArchive& archive, const std::filesystem::path& out) {
+    constexpr std::uint64_t small = 1024;  // bytes: what may be no weight
+    archive.write_without(
+        [&](const std::string& name) {
+            const bool numbers =
+                name.find("/data/") != std::string::npos || name.find("/constants/") != std::string::npos;
+            return numbers && archive.find(name)->size > small;
+        },
+        out);
+}
+
+Module import_torchscript(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report) {
+    return torchscript::Importer(std::move(archive), options, report).run();
+}
+
+}  // namespace thunderc

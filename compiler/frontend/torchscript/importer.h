@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The import of one TorchScript archive.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/shared/dimensions.h"
+#include "compiler/frontend/torchscript/interpreter.h"
+#include "compiler/frontend/torchscript/modules.h"
+#include "compiler/frontend/torchscript/operators.h"
+
+namespace thunderc::torchscript {
+
+class Importer final : public aten::Importer, private Operators {
+  public:
+    Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report);
+    Module run();
+
+    const aten::TensorMeta* meta(const std::string& name) const override;
+    std::optional<std::int64_t> size(const aten::Size& size) const override;
+
+  private:
+    // ---- what goes in and comes out (importer_inputs.cpp) ----
+    struct Example {  // an input as the model was traced with it
+        aten::ScalarType type = aten::ScalarType::f32;
+        Dims dims;
+    };
+    void refuse_frozen() const;
+    std::unordered_map<std::string, Item> import_inputs(const FunctionCode& forward);
+    std::vector<std::optional<Example>> traced_inputs(const std::string& method) const;
+    void declare(const std::string& name, const std::optional<Example>& example, std::vector<std::string>& unknown);
+    void make_dynamic();
+    void bind_declared();
+    void import_constants();
+    void import_outputs(const Item& result, const std::string& key, int depth);
+
+    // ---- for the interpreter (importer.cpp) ----
+    Item call(const OperatorCall& call, const Place& place, bool gradients) override;
+    const Type& type(const Item& tensor) const override;
+    const Tensor* known(const Item& tensor) override;
+    Item constant(Tensor numbers) override;
+    Item constant_of_archive(std::size_t k, const Place& place) override;
+    bool requires_gradient(const Item& tensor) override;
+
+    std::optional<Item> property(const OperatorCall& call, const Place& place);
+    Item made_tensor(const OperatorCall& call);
+    Item imported(const OperatorCall& call, MatchedCall matched, const Place& place, bool gradients);
+    Item item_of(const std::string& name) const;
+    std::string unique(const std::string& wanted);
+
+    std::shared_ptr<const ZipArchive> archive_;
+    std::string root_;  // the folder of the archive's entries, with its slash
+    Library library_;
+    Pickle data_, constants_;
+    Modules modules_;
+    std::vector<DeclaredInput> declared_;
+    std::vector<aten::ScalarType> types_;  // of declared inputs
+    std::map<std::string, int> names_taken_;
+    std::set<std::string> output_names_;
+    std::size_t calls_ = 0;
+};
+
+}  // namespace thunderc::torchscript

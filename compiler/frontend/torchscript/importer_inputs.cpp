@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a model takes and gives: inputs with the shapes of the trace or of the command line, constants, outputs.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/frontend/shared/inputs.h"
+#include "compiler/frontend/torchscript/importer.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::torchscript {
+namespace {
+
+constexpr std::int64_t most_of_constant = 1024;  // elements that are a number of the code, not a frozen weight
+constexpr int deepest_output = 32;
+
+bool is_tensor_type(const std::string& type) {
+    return type == "Tensor" || type == "Optional[Tensor]" || type.empty();
+}
+
+}  // namespace
+
+// torch.jit.freeze makes constants without names of all parameters.
+void Importer::refuse_frozen() const {
+    const bool has_parameters = std::any_of(modules_.tensors.begin(), modules_.tensors.end(), [](const auto& tensor) {
+        return tensor.kind == aten::NamedTensor::Kind::parameter;
+    });
+    if (has_parameters) return;
+    for (const Pickled::Index item : constants_.at(constants_.root).items) {
+        const Pickled& constant = constants_.at(item);
+        if (constant.kind != Pickled::Kind::tensor || !aten::stored_float(constant.tensor->type) ||
+            !countable(constant.tensor->dims) || element_count(constant.tensor->dims) < 2)
+            continue;
+        fail(fmt::format("{} is frozen: its parameters are constants, and have no names any more",
+                         archive_->path().string()),
+             "save the model as it is before torch.jit.freeze, or torch.jit.optimize_for_inference");
+    }
+}
+
+// Tracing keeps the inputs that it was given, without their numbers.
+std::vector<std::optional<Importer::Example>> Importer::traced_inputs(const std::string& method) const {
+    std::vector<std::optional<Example>> out;
+    if (archive_->find(root_ + "traced_inputs.pkl") == nullptr) return out;
+    const Pickle pickle = read_pickle(*archive_, root_ + "traced_inputs.pkl", root_ + "traced_inputs/");
+    const Pickled* inputs = pickle.member(pickle.at(pickle.root), method);
+    if (inputs == nullptr) return out;
+    for (const Pickled::Index item : inputs->items) {
+        const Pickled& input = pickle.at(item);
+        out.push_back(input.kind == Pickled::Kind::tensor
+                          ? std::optional(Example{input.tensor->type, input.tensor->dims})
+                          : std::nullopt);
+    }
+    return out;
+}
+
+void Importer::declare(const std::string& name, const std::optional<Example>& example,
+                       std::vector<std::string>& unknown) {
+    DeclaredInput declared;
+    declared.name = name;
+    if (const auto given = options_.inputs.find(name); given != options_.inputs.end()) {
+        const std::optional<aten::ScalarType> type = aten::scalar_type_named(given->second.type);
+        if (!type) {
+            Diagnostic d;
+            d.message = fmt::format("--input {}: there is no type {}", name, given->second.type);
+            d.help = "the types are f32, i64, i32, bool, f16, bf16, f64, u8, i8, i16";
+            throw UsageError(std::move(d));
+        }
+        for (const CompileOptions::InputShape::Extent& extent : given->second.shape)
+            declared.shape.push_back({extent.value, extent.symbol});
+        types_.push_back(*type);
+    } else if (example) {
+        for (const std::int64_t extent : example->dims) declared.shape.push_back({extent, ""});
+        types_.push_back(example->type);
+    } else {
+        unknown.push_back(name);
+        return;
+    }
+    declared_.push_back(std::move(declared));
+}
+
+// --batch and --seq bind the first two dimensions, which a trace has as numbers.
+void Importer::make_dynamic() {
+    if (declared_.empty()) return;
+    std::vector<std::string> changed;
+    const auto rebind = [&](std::size_t axis, std::int64_t value, const char* symbol) {
+        const DeclaredInput first = declared_.front();
+        if (value == 0 || first.shape.size() <= axis || !first.shape[axis].symbol.empty() ||
+            first.shape[axis].value == value)
+            return;
+        changed.push_back(fmt::format("{} for {}", first.shape[axis].value, value));
+        const std::int64_t before = first.shape[axis].value;
+        for (DeclaredInput& input : declared_)
+            if (input.shape.size() > axis && input.shape[axis].symbol.empty() && input.shape[axis].value == before)
+                input.shape[axis] = {0, symbol};
+    };
+    rebind(0, options_.batch, "batch");
+    rebind(1, options_.seq, "seq");
+    if (!changed.empty() && archive_->find(root_ + "traced_inputs.pkl") != nullptr)
+        report_.warning("trace", declared_.front().name,
+                        fmt::format("has another size than the model was traced with ({}): what Python computed of "
+                                    "sizes while it was traced stays what it was then",
+                                    fmt::join(changed, ", ")));
+}
+
+void Importer::bind_declared() {
+    make_dynamic();
+    const BoundInputs bound = bind_inputs(declared_, options_);
+    for (std::size_t k = 0; k < bound.inputs.size(); ++k) {
+        const ShapedInput& input = bound.inputs[k];
+        ArgInfo info = input_info(input, options_, report_);
+        const Type type = Type::tensor(dtype(types_[k], "the input " + input.name), input.dims);
+        names_taken_[input.name] = 1;
+        bind(input.name, aten::Binding::of(module_.main().add_argument(type, value_name(input.name), std::move(info))));
+    }
+}
+
+std::unordered_map<std::string, Item> Importer::import_inputs(const FunctionCode& forward) {
+    std::unordered_map<std::string, Item> given;
+    std::vector<std::string> unknown, names;
+    const std::vector<std::optional<Example>> examples = traced_inputs(forward.name);
+    for (std::size_t k = 1; k < forward.parameters.size(); ++k) {
+        const Parameter& p = forward.parameters[k];
+        const std::optional<Example> example = k - 1 < examples.size() ? examples[k - 1] : std::nullopt;
+        const bool asked = options_.inputs.contains(p.name);
+        names.push_back(p.name);
+        if (is_tensor_type(p.type)) {
+            const bool optional = p.type != "Tensor";
+            if (optional && !example && !asked) {
+                if (!p.optional) given.emplace(p.name, Item{});  // None
+                continue;
+            }
+            declare(p.name, example, unknown);
+            given.emplace(p.name, Item::tensor(p.name));
+            continue;
+        }
+        if (p.optional) continue;
+        if (p.type.starts_with("Optional[")) {
+            given.emplace(p.name, Item{});
+            continue;
+        }
+        fail(fmt::format("the input {} of the model is of type {}, which is not supported", p.name, p.type),
+             "save a model whose forward() takes tensors, and has defaults for all else");
+    }
+    for (const auto& [name, shape] : options_.inputs)
+        if (std::find(names.begin(), names.end(), name) == names.end()) {
+            Diagnostic d;
+            d.message = fmt::format("--input {}: the model has no such input", name);
+            d.help = names.empty() ? "it has none" : fmt::format("its inputs are {}", fmt::join(names, ", "));
+            throw UsageError(std::move(d));
+        }
+    if (!unknown.empty()) {
+        std::vector<std::string> flags;
+        for (const std::string& name : unknown) flags.push_back(fmt::format("--input {}=f32[2,8]", name));
+        Diagnostic d;
+        d.message =
+            fmt::format("nothing says which shape and type the {} {} {}", unknown.size() == 1 ? "input" : "inputs",
+                        fmt::join(unknown, ", "), unknown.size() == 1 ? "has" : "have");
+        d.help = fmt::format(
+            "scripted code has no shapes; say them: {} (i64 for ids, names instead of numbers for what "
+            "--batch, --seq and --dim bind)",
+            fmt::join(flags, " "));
+        throw UsageError(std::move(d));
+    }
+    bind_declared();
+    return given;
+}
+
+// Numbers of the code are constants; tensors that it was given as it was traced are as those of buffers.
+void Importer::import_constants() {
+    const std::vector<Pickled::Index>& all = constants_.at(constants_.root).items;
+    std::vector<aten::NamedTensor> tensors;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+        const Pickled& constant = constants_.at(all[k]);
+        const std::string name = fmt::format("CONSTANTS.c{}", k);
+        if (constant.kind != Pickled::Kind::tensor)
+            fail(fmt::format("{} of the archive is no tensor", name), "save the model again with torch.jit.save");
+        aten::NamedTensor& made = tensors.emplace_back();
+        made.name = made.binding = name;
+        made.stored = *constant.tensor;
+        made.stored.name = name;
+    }
+    import_tensors(archive_, tensors);
+}
+
+// Tensors by the keys of dictionaries and the fields of named tuples; else as the last call is called.
+void Importer::import_outputs(const Item& result, const std::string& key, int depth) {
+    Function& main = module_.main();
+    if (result.kind == Item::Kind::tensor) {
+        const std::string wanted = aten::plain(key.empty() ? result.text : key);
+        std::string name = wanted;
+        for (int n = 1; !output_names_.insert(name).second; ++n) name = fmt::format("{}_{}", wanted, n);
+        main.results.push_back(find(result.text).value);
+        main.result_names.push_back(std::move(name));
+        return;
+    }
+    const bool dictionary = result.kind == Item::Kind::dictionary;
+    if ((!result.is_sequence() && !dictionary) || depth > deepest_output) {
+        report_.done("output", key.empty() ? "0" : key, "is no tensor: left out");
+        return;
+    }
+    const ClassCode* named = result.text.empty() ? nullptr : library_.find_class(result.text);
+    const std::vector<Item>& items = *result.items;
+    for (std::size_t k = 0; k < items.size(); k += dictionary ? 2 : 1) {
+        std::string own = dictionary                                         ? items[k].text
+                          : named != nullptr && k < named->attributes.size() ? named->attributes[k].name
+                                                                             : "";
+        if (!own.empty() && !key.empty()) own = key + "." + own;
+        import_outputs(items[dictionary ? k + 1 : k], own, depth + 1);
+    }
+}
+
+}  // namespace thunderc::torchscript

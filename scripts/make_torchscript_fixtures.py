@@ -1,0 +1,110 @@
+#!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the .pt files of tests/fixtures, as torch.jit.save writes them: of models of which the numbers that PyTorch gets are there
+already (make_fixtures.py, make_model_fixtures.py, make_pt2_fixtures.py). Needs the versions of fixture_files.py.
+
+  python scripts/make_torchscript_fixtures.py [--out tests/fixtures] [--only llama2,vit] [--to DIR]
+
+ts: traced with the batch of the first step; script: scripted. A file keeps code and numbers, deflated, without what torch knows of the
+author's files.
+"""
+import argparse, copy, io, json, logging, os, warnings, zipfile
+
+import torch
+import transformers
+
+import fixture_files, make_fixtures, make_model_fixtures, small_models
+from make_pt2_fixtures import EARLIEST, FAMILIES, with_parameters
+from safetensors.torch import load_file
+
+
+def trim(saved, path):
+    """Writes the archive again with what is read of it."""
+    source = zipfile.ZipFile(saved)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        for name in source.namelist():
+            if name.endswith(".debug_pkl") or name.endswith("/.data/serialization_id"):
+                continue
+            root, _, rest = name.partition("/")
+            entry = zipfile.ZipInfo("model/" + rest, EARLIEST)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            out.writestr(entry, source.read(name))
+
+
+def save(model, path):
+    saved = io.BytesIO()
+    torch.jit.save(model, saved)
+    trim(saved, path)
+
+
+def export(model, inputs, path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        statistics = copy.deepcopy(model.state_dict())
+        made = torch.jit.trace(model, tuple(inputs.values()), check_trace=False) if "/ts." in path else torch.jit.script(model)
+        with torch.no_grad():  # tracing runs the model, which moves running statistics
+            for name, tensor in made.state_dict().items():
+                if name in statistics:  # traced modules do not know which buffers are persistent
+                    tensor.copy_(statistics[name])
+    save(made, path)
+
+
+def language_model(build, folder, kind, path):
+    """`kind`: ts.logits, ts.loss."""
+    what = kind.split(".")[1]
+    model = with_parameters(build().eval(), folder)
+    batch = load_file(f"{folder}/batch.safetensors")
+    language = "input_ids_0" in batch
+    inputs = {"input_ids": batch["input_ids_0"]} if language else {"x": batch["x_0"]}
+    if what == "loss":
+        inputs["labels"] = batch["hf_labels_0" if language else "labels_0"]
+    wrapper = {("logits", True): make_fixtures.LanguageLogits, ("logits", False): make_fixtures.Logits,
+               ("loss", True): make_fixtures.LanguageLoss, ("loss", False): make_fixtures.Loss}[what, language]
+    export(wrapper(model), inputs, path)
+
+
+def small_model(name, folder, path):
+    fixture = small_models.FIXTURES[name]
+    model = fixture.build().train(fixture.train)
+    model = with_parameters(model, folder, make_model_fixtures.prefix_of(model))
+    batch = load_file(f"{folder}/batch.safetensors")
+    names = json.load(open(f"{folder}/reference.json"))["inputs"]
+    export(model, {n: batch[f"{n}_0"] for n in names}, path)
+
+
+# What there are files of; --to makes those of all models.
+KINDS = {"mlp": ["ts.logits"], "llama2": ["ts.logits"], "llama2_tied": ["ts.logits"], "gpt2": ["ts.loss"]}
+TRACED = ("bert", "gpt_heads", "mamba", "resnet_eval", "resnet_train", "transformer", "vit")
+SCRIPTED = ("gru", "gru_cells", "resnet_train", "unet")
+# Packed sequences, and experts whose tokens are counted: what tracing leaves of them are operators on data.
+UNTRACED = ("lstm_packed", "mixtral")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default="tests/fixtures")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--to", default="", help="another folder for what is made")
+    a = parser.parse_args()
+    fixture_files.check_versions(torch, transformers)
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    only = set(filter(None, a.only.split(",")))
+
+    def made(name, folder, kind):
+        to = f"{a.to}/{name}" if a.to else folder
+        os.makedirs(to, exist_ok=True)
+        return f"{to}/{kind}.pt"
+
+    for name, (build, _) in FAMILIES.items():
+        for kind in KINDS[name] if not only or name in only else []:
+            language_model(build, f"{a.out}/{name}", kind, made(name, f"{a.out}/{name}", kind))
+    for name, fixture in small_models.FIXTURES.items():
+        traced = ("ts",) if name in TRACED or (a.to and name not in UNTRACED) else ()
+        for how in (*traced, *(("script",) if name in SCRIPTED else ())) if not only or name in only else ():
+            folder = f"{a.out}/models/{name}"
+            small_model(name, folder, made(name, folder, f"{how}.{fixture.result}"))
+
+
+if __name__ == "__main__":
+    main()
