@@ -165,13 +165,8 @@ std::vector<std::string> pass_names(const ModelOptions& options) {
 
 void as_pass(const ModelOptions& options, const std::string& name, const Module& module,
              const std::function<void()>& what) {
-    std::vector<PassRun> runs;
-    const Pass pass = {name, [&what](Module m, Report&) {
-                           what();
-                           return m;
-                       }};
     try {
-        run_passes(module, {pass}, runs, {.disabled = {}, .after = {}, .failing = options.fail_in});
+        run_as_pass(name, options.fail_in, what);
     } catch (PassFailure& failure) {
         failure.before = whole_text(module);
         throw;

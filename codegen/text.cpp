@@ -207,13 +207,17 @@ bool names_identifier(std::string_view text, std::string_view identifier) {
     return false;
 }
 
+bool UsedNames::take(const std::string& name) {
+    return !(around_ != nullptr && around_->has(name)) && names_.insert(name).second;
+}
+
 std::string UsedNames::unique(std::string_view wanted) {
     const std::string base = identifier(wanted);
-    if (names_.insert(base).second) return base;
+    if (take(base)) return base;
     int& number = next_.try_emplace(base, 2).first->second;
     for (;;) {
         std::string name = fmt::format("{}_{}", base, number++);
-        if (names_.insert(name).second) return name;
+        if (take(name)) return name;
     }
 }
 

@@ -54,14 +54,21 @@ class UsedNames {
   public:
     UsedNames() = default;
     explicit UsedNames(const std::vector<std::string>& names) : names_(names.begin(), names.end()) {}
+    // With those that stand for something all around this part, too, which are not copied: they outlive it.
+    explicit UsedNames(const UsedNames* around) : around_(around) {}
 
     void add(std::string name) { names_.insert(std::move(name)); }
     void add(const std::vector<std::string>& names) { names_.insert(names.begin(), names.end()); }
-    bool has(const std::string& name) const { return names_.contains(name); }
+    bool has(const std::string& name) const {
+        return names_.contains(name) || (around_ != nullptr && around_->has(name));
+    }
     // An identifier that was not used yet, and is now: x, x_2, x_3, ...
     std::string unique(std::string_view wanted);
 
   private:
+    bool take(const std::string& name);  // false: it was used
+
+    const UsedNames* around_ = nullptr;
     std::set<std::string> names_;
     std::map<std::string, int>
         next_;  // the number to try next: what was numbered once is often numbered a thousand times

@@ -50,17 +50,15 @@ BlockCall::Outside BlockCall::result(std::size_t r) const {
     return {Role::layer, body, call->results[r]};
 }
 
-BlockCall block_call(const Module& module, const std::string& block) {
-    for (const Function& f : module.functions)
-        for (const Op& op : f.ops) {
-            if (is_loop_over(op, block)) return {&f, &op, nullptr, nullptr};
-            if (!is_function_call(op) || called_function(op) != block) continue;
-            if (!f.is_loop_body()) return {&f, nullptr, nullptr, &op};
-            const BlockCall loop = block_call(module, f.name);
-            check(loop.loop != nullptr, "the body of a loop that is not there");
-            return {loop.caller, loop.loop, &f, &op};
-        }
-    return {};
+BlockCall block_call(const CallSites& calls, const std::string& block) {
+    const std::vector<CallSites::Site>& sites = calls.of(block);
+    if (sites.empty()) return {};
+    const auto [caller, op] = sites.front();
+    if (is_loop(*op)) return {caller, op, nullptr, nullptr};
+    if (!caller->is_loop_body()) return {caller, nullptr, nullptr, op};
+    const BlockCall loop = block_call(calls, caller->name);
+    check(loop.loop != nullptr, "the body of a loop that is not there");
+    return {loop.caller, loop.loop, caller, op};
 }
 
 const Function& block_of(const Module& module, const Function& body) {

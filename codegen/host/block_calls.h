@@ -7,6 +7,7 @@
 #include <string>
 
 #include "compiler/ir/module.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 
@@ -30,7 +31,7 @@ struct BlockCall {
     Outside result(std::size_t r) const;
 };
 
-BlockCall block_call(const Module& module, const std::string& block);
+BlockCall block_call(const CallSites& calls, const std::string& block);
 // The block that a loop's body calls: the body itself, where that is no function of kind "loop".
 const Function& block_of(const Module& module, const Function& body);
 

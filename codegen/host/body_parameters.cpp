@@ -13,22 +13,23 @@
 namespace thunderc {
 namespace {
 
-bool has_flag(const Module& module, const Function& f, const Op& op) {
+bool has_flag(const ProgramLayout& layout, const Function& f, const Op& op) {
     if (!is_kernel_call(op)) return false;
-    const std::vector<bool> flags = gradient_flags(module, f, op);
+    const std::vector<bool> flags = gradient_flags(layout.module(), layout.calls(), f, op);
     return std::find(flags.begin(), flags.end(), true) != flags.end();
 }
 
-bool reads_step(const Function& f, const Module& module) {
+bool reads_step(const ProgramLayout& layout, const Function& f) {
     for (const Op& op : f.ops) {
-        if (has_flag(module, f, op)) return true;
+        if (has_flag(layout, f, op)) return true;
         if (const OpDef& def = op_def(op.name); def.call) {
             const RuntimeCall call = def.call(op, f);
             for (const CallField& field : call.fields)
                 if (is_gradient_flag(call, field)) return true;
         }
         for (const char* attribute : {"callee", "body"})
-            if (op.attributes.has(attribute) && reads_step(*module.find(op.attributes.string(attribute)), module))
+            if (op.attributes.has(attribute) &&
+                reads_step(layout, *layout.module().find(op.attributes.string(attribute))))
                 return true;
     }
     return false;
@@ -36,11 +37,11 @@ bool reads_step(const Function& f, const Module& module) {
 
 // Whether a statement of the function names the value: a call that is told to add or to overwrite by `mode` does not
 // name the flag.
-bool is_named(const Module& module, const Function& f, Value v) {
+bool is_named(const ProgramLayout& layout, const Function& f, Value v) {
     for (const Op& op : f.ops) {
         if (std::find(op.operands.begin(), op.operands.end(), v) == op.operands.end()) continue;
         if (is_kernel_call(op)) {
-            const std::vector<bool> flags = gradient_flags(module, f, op);
+            const std::vector<bool> flags = gradient_flags(layout.module(), layout.calls(), f, op);
             for (std::size_t o = 0; o < flags.size(); ++o)
                 if (op.operands[o] == v && !flags[o]) return true;
             continue;
@@ -65,7 +66,7 @@ bool uses_constants(const Function& f) {
 std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Function& body,
                                            std::map<Value, std::string>& expressions) {
     using Role = BlockCall::Role;
-    const BlockCall call = block_call(layout.module(), body.name);
+    const BlockCall call = block_call(layout.calls(), body.name);
     const std::vector<std::string>& names = layout.names(body);
     std::vector<BlockCall::Outside> arguments, results;
     for (std::size_t k = 0; k < body.arguments.size(); ++k) arguments.push_back(call.argument(k));
@@ -86,7 +87,7 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
         Value v = body.arguments[k];
         const std::string shape = layout.symbols().shape(body, v);
         // All layers write the slots of a value that goes through the loop, also where none reads them.
-        const std::string name = is_named(layout.module(), body, v)
+        const std::string name = is_named(layout, body, v)
                                      ? fmt::format("{} /* {} */", names[v.index], shape)
                                      : fmt::format("/* {} {}, not read */", names[v.index], shape);
         out.push_back({BodyParameter::Kind::carried_in, fmt::format("const {}* {}", cpp_type(body.type(v).dtype), name),
@@ -122,7 +123,7 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
     out.insert(out.end(), families.begin(), families.end());
     for (std::size_t k = 0; k < arguments.size(); ++k) {
         Value v = body.arguments[k];
-        if (arguments[k].role != Role::shared || !is_named(layout.module(), body, v)) continue;
+        if (arguments[k].role != Role::shared || !is_named(layout, body, v)) continue;
         out.push_back({BodyParameter::Kind::shared,
                        fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index],
                                    layout.symbols().shape(body, v)),
@@ -130,7 +131,7 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
         expressions[v] = names[v.index];
     }
     if (body.scratch_bytes > 0) out.push_back({BodyParameter::Kind::scratch, "std::byte* scratch", 0, nullptr});
-    if (reads_step(body, layout.module())) out.push_back({BodyParameter::Kind::gradient, "WriteMode mode", 0, nullptr});
+    if (reads_step(layout, body)) out.push_back({BodyParameter::Kind::gradient, "WriteMode mode", 0, nullptr});
     out.push_back({BodyParameter::Kind::stream, "Stream& stream", 0, nullptr});
     return out;
 }

@@ -180,7 +180,7 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
                 used[range.first.index] = true;
         if (!loop && !is_function_call(op)) {
             std::vector<bool> flags;
-            if (is_kernel_call(op)) flags = gradient_flags(layout_.module(), f, op);
+            if (is_kernel_call(op)) flags = gradient_flags(layout_.module(), layout_.calls(), f, op);
             const auto is_flag = [&](Value v) {
                 for (std::size_t o = 0; o < flags.size(); ++o)
                     if (flags[o] && op.operands[o] == v) return true;
@@ -299,7 +299,7 @@ void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
         }
         for (std::size_t k = 0; k < loop_carried(op); ++k) {
             const CarrySlots slots = carry_slots(op, k);
-            const std::string name = slot_name(frame, op, k);
+            const std::string name = slot_names(function, op)[k];
             lines.push_back(fmt::format("inline constexpr std::int64_t {} = {}, {}_stride = {};  // {}", name,
                                         slots.base, name, slots.stride,
                                         layout_.symbols().shape(body, body.arguments[k])));
@@ -311,20 +311,19 @@ void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
     out.line("}");
 }
 
-// "x_slot": where value k of those that go through the loop lies.
-std::string FunctionPrinter::slot_name(const Frame& frame, const Op& loop, std::size_t k) const {
-    const Function& body = callee(layout_.module(), loop);
-    UsedNames used(frame.names);
-    const std::string wanted = layout_.names(body)[body.arguments[k].index] + "_slot";
-    for (const Op& op : frame.f.ops) {  // loops before this one may have had the name
-        if (&op == &loop || op.results == loop.results) break;
-        if (!is_loop(op)) continue;
-        const Function& earlier = callee(layout_.module(), op);
-        for (std::int64_t c = 0; c < static_cast<std::int64_t>(loop_carried(op)); ++c)
-            if (layout_.names(earlier)[earlier.arguments[static_cast<std::size_t>(c)].index] + "_slot" == wanted)
-                used.unique(wanted);
+const std::vector<std::string>& FunctionPrinter::slot_names(const Function& f, const Op& loop) const {
+    const auto [found, is_new] = slot_names_.try_emplace(f.name);
+    if (is_new) {
+        UsedNames used(layout_.names(f));
+        for (const Op& op : f.ops) {
+            if (!is_loop(op)) continue;
+            const Function& body = callee(layout_.module(), op);
+            std::vector<std::string>& names = found->second[op.results];
+            for (std::size_t k = 0; k < loop_carried(op); ++k)
+                names.push_back(used.unique(layout_.names(body)[body.arguments[k].index] + "_slot"));
+        }
     }
-    return used.unique(wanted);
+    return found->second.at(loop.results);
 }
 
 std::string FunctionPrinter::expression(const Frame& frame, Value v) const {
@@ -530,7 +529,7 @@ void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op&
         return out;
     };
     std::vector<PassedArgument> inputs, outputs;
-    const std::vector<bool> flags = gradient_flags(layout_.module(), frame.f, op);
+    const std::vector<bool> flags = gradient_flags(layout_.module(), layout_.calls(), frame.f, op);
     for (std::size_t o = 0; o < flags.size(); ++o)
         inputs.push_back(flags[o] ? PassedArgument{"mode"} : passed(op.operands[o]));
     for (Value v : op.results) outputs.push_back(passed(v));

@@ -44,12 +44,13 @@ class FunctionPrinter {
         bool view = false;  // of one declared before
     };
     std::vector<Local> local_tensors(const Frame& frame) const;
-    std::string slot_name(const Frame& frame, const Op& loop, std::size_t k) const;
+    // "x_slot": where each value that goes through the loop lies. Found once for all loops of a function.
+    const std::vector<std::string>& slot_names(const Function& f, const Op& loop) const;
     void locals(SourceText& out, const Frame& frame) const;
     void statements(SourceText& out, const Frame& frame) const;
     void statement(SourceText& out, const Frame& frame, const Op& op) const;
     void loop(SourceText& out, const Frame& frame, const Op& op) const;
-    std::vector<std::string> slots(SourceText& out, const Frame& frame, const Op& op) const;
+    void slots(SourceText& out, const Frame& frame, const Op& op) const;
     std::string layers_text(const Op& loop) const;
     std::string layer_tensor(const Frame& frame, Value family, const std::string& layer) const;
     void single_call(SourceText& out, const Frame& frame, const Op& op) const;
@@ -92,6 +93,7 @@ class FunctionPrinter {
     const ProgramLayout& layout_;
     KernelTable& kernels_;
     mutable std::map<std::string, std::vector<bool>> recomputed_;
+    mutable std::map<std::string, std::map<std::vector<Value>, std::vector<std::string>>> slot_names_;  // by loop
     mutable std::map<std::string, std::vector<Value>> constant_flags_;
 };
 

@@ -11,14 +11,13 @@ namespace thunderc {
 namespace {
 
 // What argument k of the function is where it is called; none: nobody calls it.
-BlockCall::Outside outside_of(const Module& module, const Function& f, std::size_t k) {
+BlockCall::Outside outside_of(const CallSites& calls, const Function& f, std::size_t k) {
     if (f.is_loop_body()) {
-        for (const Function& caller : module.functions)
-            for (const Op& op : caller.ops)
-                if (is_loop_over(op, f.name)) return {BlockCall::Role::shared, &caller, op.operands[k]};
+        for (const auto& [caller, op] : calls.of(f.name))
+            if (is_loop(*op)) return {BlockCall::Role::shared, caller, op->operands[k]};
         return {};
     }
-    const BlockCall call = block_call(module, f.name);
+    const BlockCall call = block_call(calls, f.name);
     return call.caller == nullptr ? BlockCall::Outside{} : call.argument(k);
 }
 
@@ -26,7 +25,7 @@ bool is_always_true(const Op& op) {
     return is_constant_op(op) && splat_value(*op.attributes.constant("value")) == 1;
 }
 
-bool says_overwrite(const Module& module, const Function& f, Value v) {
+bool says_overwrite(const CallSites& calls, const Function& f, Value v) {
     if (!v || f.type(v) != Type::tensor(DType::boolean, {})) return false;
     const auto at = std::find(f.arguments.begin(), f.arguments.end(), v);
     if (at == f.arguments.end())
@@ -38,8 +37,8 @@ bool says_overwrite(const Module& module, const Function& f, Value v) {
         const ArgInfo& info = f.argument_info[k];
         return info.kind == ArgInfo::Kind::scalar && info.names.front() == "first_micro_step";
     }
-    const BlockCall::Outside outside = outside_of(module, f, k);
-    return outside.function != nullptr && says_overwrite(module, *outside.function, outside.value);
+    const BlockCall::Outside outside = outside_of(calls, f, k);
+    return outside.function != nullptr && says_overwrite(calls, *outside.function, outside.value);
 }
 
 bool only_chooses(const Function& kernel, Value v) {
@@ -56,11 +55,12 @@ bool is_gradient_flag(const RuntimeCall& call, const CallField& field) {
     return of_the_runtime && field.kind == CallField::Kind::operand && field.name == "mode";
 }
 
-std::vector<bool> gradient_flags(const Module& module, const Function& caller, const Op& fused) {
+std::vector<bool> gradient_flags(const Module& module, const CallSites& calls, const Function& caller,
+                                 const Op& fused) {
     const Function& kernel = *module.find(called_kernel(fused));
     std::vector<bool> flags(fused.operands.size(), false);
     for (std::size_t o = 0; o < flags.size(); ++o)
-        flags[o] = says_overwrite(module, caller, fused.operands[o]) && only_chooses(kernel, kernel.arguments[o]);
+        flags[o] = says_overwrite(calls, caller, fused.operands[o]) && only_chooses(kernel, kernel.arguments[o]);
     return flags;
 }
 

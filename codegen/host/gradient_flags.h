@@ -7,6 +7,7 @@
 
 #include "compiler/ir/module.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 
@@ -14,6 +15,6 @@ namespace thunderc {
 bool is_gradient_flag(const RuntimeCall& call, const CallField& field);
 // By operand of a kernel's call: whether it is that flag, the step's own or one that is always true, and the kernel
 // chooses by it alone.
-std::vector<bool> gradient_flags(const Module& module, const Function& caller, const Op& fused);
+std::vector<bool> gradient_flags(const Module& module, const CallSites& calls, const Function& caller, const Op& fused);
 
 }  // namespace thunderc

@@ -99,7 +99,7 @@ KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) co
         dense = dense && layouts.outputs.back().empty();
     }
     if (dense) layouts = {};
-    return {called_kernel(fused), std::move(layouts), gradient_flags(*module_, caller, fused), {}};
+    return {called_kernel(fused), std::move(layouts), gradient_flags(*module_, calls_, caller, fused), {}};
 }
 
 KernelSizes kernel_sizes(const Symbols& symbols, const Function& kernel) {
@@ -127,7 +127,8 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused, const std
     Key key = key_of(caller, fused);
     key.in_place = goes_on_in_place(kernel, inputs, outputs);
     const KernelLayouts layouts = key.layouts;
-    for (const auto& [other, k] : known_)
+    std::vector<std::pair<Key, std::size_t>>& known = known_[kernel.name];
+    for (const auto& [other, k] : known)
         if (other == key) return k;
     KernelDescription description = describe_kernel(kernel);
     for (std::size_t o = 0; o < key.flags.size(); ++o) description.inputs[o].is_flag = key.flags[o];
@@ -138,7 +139,7 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused, const std
     KernelSizes sizes = symbols_ == nullptr ? KernelSizes{} : kernel_sizes(*symbols_, kernel);
     const PrintedKernel nameless = print_kernel_cpu(without_numbers(description), layouts, {}, sizes);
     const auto [at, is_new] = by_text_.emplace(nameless.definition, entries_.size());
-    known_.emplace_back(std::move(key), at->second);
+    known.emplace_back(std::move(key), at->second);
     if (!is_new) return at->second;
     description.name = kernel.name;
     take_numbers(description.inputs, inputs);
@@ -167,7 +168,7 @@ void KernelTable::align(Entry& entry, const Function& caller, const Op& fused) c
     auto lower = [&](std::vector<std::int64_t>& known, const std::vector<Value>& values) {
         known.resize(values.size(), 64);
         for (std::size_t k = 0; k < values.size(); ++k)
-            if (values[k]) known[k] = std::min(known[k], alignment_of(*module_, caller, values[k]));
+            if (values[k]) known[k] = std::min(known[k], alignment_of(calls_, caller, values[k]));
     };
     lower(entry.alignment.inputs, fused.operands);
     lower(entry.alignment.outputs, fused.results);

@@ -13,6 +13,7 @@
 #include "codegen/kernels/cpu/kernels_cpu.h"
 #include "codegen/kernels/cuda/kernels_cuda.h"
 #include "compiler/ir/module.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 
@@ -23,7 +24,7 @@ class KernelTable {
   public:
     // `symbols`: what sizes are called; with none they are numbers.
     explicit KernelTable(const Module& module, const Symbols* symbols = nullptr)
-        : module_(&module), symbols_(symbols) {}
+        : module_(&module), calls_(module), symbols_(symbols) {}
 
     // `inputs`, `outputs`: what the call hands over, as text. Of tensors that are called alike, x, x_2, x_3, the
     // kernel has each by the number that it has where the kernel is called first: one tensor, one name. Good until the
@@ -62,9 +63,10 @@ class KernelTable {
     void align(Entry& entry, const Function& caller, const Op& fused) const;
 
     const Module* module_;
+    CallSites calls_;
     const Symbols* symbols_;
     std::vector<Entry> entries_;
-    std::vector<std::pair<Key, std::size_t>> known_;
+    std::map<std::string, std::vector<std::pair<Key, std::size_t>>> known_;  // by kernel
     std::map<std::string, std::size_t> by_text_;
     std::map<std::pair<std::string, Value>, std::size_t> of_call_;  // by caller and its first result
 };

@@ -9,7 +9,6 @@
 
 #include "codegen/host/block_calls.h"
 #include "codegen/host/parameters.h"
-#include "codegen/text.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
@@ -103,7 +102,7 @@ const LayerField* LayerStruct::find(const Placement& place) const {
 }
 
 ProgramLayout::ProgramLayout(const Module& module)
-    : module_(&module), symbols_(module), communication_(module), arenas_(module) {
+    : module_(&module), calls_(module), symbols_(module), communication_(module), arenas_(module) {
     find_structs();
 }
 
@@ -138,26 +137,21 @@ std::string ProgramLayout::layer_name(const Function& body) const {
 }
 
 const LayerStruct* ProgramLayout::struct_of(const Placement& place) const {
-    for (const LayerStruct& s : structs_)
-        if (s.find(place) != nullptr) return &s;
+    const auto at = structs_at_.find({place.arena, place.offset});
+    if (at == structs_at_.end()) return nullptr;
+    for (std::size_t k : at->second)
+        if (structs_[k].find(place) != nullptr) return &structs_[k];
     return nullptr;
 }
 
-const std::vector<std::string>& ProgramLayout::names(const Function& function) const {
-    auto [found, is_new] = names_.try_emplace(function.name);
-    if (!is_new) return found->second;
-    std::vector<std::string>& out = found->second;
-    out.resize(function.values.size());
-    UsedNames used({"stream", "scratch", "mode", "layer",   "w",         "g",         "saved", "arenas_",
-                    "arenas", "at",      "B",    "T",       "copy",      "fill_zero", "range", "Range",
-                    "offset", "layout",  "std",  "thunder", "WriteMode", "Activation"});
+const UsedNames& ProgramLayout::names_around() const {
+    if (names_around_) return *names_around_;
+    UsedNames& used = names_around_.emplace(
+        std::vector<std::string>{"stream", "scratch", "mode", "layer",   "w",         "g",         "saved", "arenas_",
+                                 "arenas", "at",      "B",    "T",       "copy",      "fill_zero", "range", "Range",
+                                 "offset", "layout",  "std",  "thunder", "WriteMode", "Activation"});
     for (const Symbol& s : symbols_.all()) used.add(s.name);
     // A value must not hide a function that the statements call.
-    // In model.cpp there are streams as well. Blocks have the same names whatever the ranks do around them.
-    if (communication_.any() && (function.is_loop_body() || !function.argument_info.empty())) {
-        used.add({"micro_step", "layers", "sent"});
-        for (const Communication::StreamName& s : communication_.streams()) used.add(s.name);
-    }
     for (const Function& f : module_->functions) {
         if (f.is_loop_body()) continue;  // printed where it is called
         used.add(identifier(f.name));
@@ -165,6 +159,32 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
             if (const OpDef& def = op_def(op.name); def.call) used.add(def.call(op, f).function);
     }
     for (const LayerStruct& s : structs_) used.add(s.function);
+    return used;
+}
+
+const std::vector<std::size_t>& ProgramLayout::arguments_at(const Function& f, const Placement& place) const {
+    const auto [of, is_new] = arguments_at_.try_emplace(f.name);
+    if (is_new)
+        for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+            const Placement& own = f.info(f.arguments[k]).placement;
+            of->second[{own.arena, own.offset}].push_back(k);
+        }
+    static const std::vector<std::size_t> none;
+    const auto at = of->second.find({place.arena, place.offset});
+    return at == of->second.end() ? none : at->second;
+}
+
+const std::vector<std::string>& ProgramLayout::names(const Function& function) const {
+    auto [found, is_new] = names_.try_emplace(function.name);
+    if (!is_new) return found->second;
+    std::vector<std::string>& out = found->second;
+    out.resize(function.values.size());
+    UsedNames used(&names_around());
+    // In model.cpp there are streams as well. Blocks have the same names whatever the ranks do around them.
+    if (communication_.any() && (function.is_loop_body() || !function.argument_info.empty())) {
+        used.add({"micro_step", "layers", "sent"});
+        for (const Communication::StreamName& s : communication_.streams()) used.add(s.name);
+    }
     // A result that takes the place of an argument is that tensor.
     std::map<Value, Value> replaced;
     std::map<std::string_view, Value> named;
@@ -291,6 +311,9 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
         UsedNames used;
         for (const LayerField& field : target->fields) used.add(field.name);
         std::string name = what.empty() ? used.unique(hint) : pick(leaf_candidates(what), used);
+        const auto number = static_cast<std::size_t>(target - structs_.data());
+        std::vector<std::size_t>& there = structs_at_[{place.arena, place.offset}];
+        if (std::find(there.begin(), there.end(), number) == there.end()) there.push_back(number);
         target->fields.push_back({name, function_of.type(v).member(), symbols_.shape(function_of, v), place.offset,
                                   place.layer_stride, what, place.arena, place.slots});
     };
@@ -298,7 +321,7 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
     auto framework_name = [&](const Function& function_of, Value v) {
         std::string what = parameter_of_unit(*module_, function_of, v);
         if (!what.empty() || &function_of != &caller) return what;
-        for (std::size_t a = 0; a < caller.arguments.size(); ++a)
+        for (std::size_t a : arguments_at(caller, caller.info(v).placement))
             if (a < caller.argument_info.size() &&
                 caller.info(caller.arguments[a]).placement == caller.info(v).placement)
                 what = name_pattern(caller.argument_info[a].names);
@@ -307,7 +330,7 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
             what = what.substr(narrow_copy_state.size() + 1);
         return what;
     };
-    const BlockCall call = block_call(*module_, block.name);
+    const BlockCall call = block_call(calls_, block.name);
     const bool here = call.loop == &loop;  // else another loop calls the same block, whose structs these are
     auto add_outside = [&](const BlockCall::Outside& o, const std::string& hint) {
         if (o.role == BlockCall::Role::layer) add(*o.function, o.value, hint, framework_name(*o.function, o.value));

@@ -11,7 +11,9 @@
 
 #include "codegen/host/communication.h"
 #include "codegen/symbols.h"
+#include "codegen/text.h"
 #include "compiler/ir/module.h"
+#include "compiler/ir/structure.h"
 #include "compiler/planned/parameter_arenas.h"
 #include "compiler/planned/step_form.h"
 
@@ -59,6 +61,7 @@ class ProgramLayout {
     explicit ProgramLayout(const Module& module);
 
     const Module& module() const { return *module_; }
+    const CallSites& calls() const { return calls_; }
     const Symbols& symbols() const { return symbols_; }
     const Communication& communication() const { return communication_; }
     // Whether it is a training program; else a function library.
@@ -81,18 +84,29 @@ class ProgramLayout {
     // "decoder_layer" for a body of class LlamaDecoderLayer; the name of a body's function.
     std::string layer_name(const Function& body) const;
 
-    std::vector<LayoutRow> rows() const;
+    // Found once.
+    const std::vector<LayoutRow>& rows() const;
 
   private:
     void find_structs();
     void add_struct(const Function& caller, const Op& loop);
+    // What stands for something in every function: sizes, functions and what they call, structs.
+    const UsedNames& names_around() const;
+    // The arguments of a function that lie there.
+    const std::vector<std::size_t>& arguments_at(const Function& f, const Placement& place) const;
 
     const Module* module_;
+    CallSites calls_;
     Symbols symbols_;
     Communication communication_;
     ParameterArenas arenas_;
+    using Beginning = std::pair<Placement::Arena, std::int64_t>;
     std::vector<LayerStruct> structs_;
+    std::map<Beginning, std::vector<std::size_t>> structs_at_;  // those that have a field that begins there
+    mutable std::map<std::string, std::map<Beginning, std::vector<std::size_t>>> arguments_at_;  // by function
+    mutable std::optional<UsedNames> names_around_;
     mutable std::map<std::string, std::vector<std::string>> names_;
+    mutable std::optional<std::vector<LayoutRow>> rows_;
 };
 
 std::string_view cpp_type(DType dtype);            // "float", "std::int64_t"

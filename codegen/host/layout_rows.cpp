@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "codegen/host/layout.h"
 #include "codegen/host/parameters.h"
@@ -19,50 +21,75 @@ namespace {
 
 using Arena = Placement::Arena;
 
-std::int64_t end_of(const LayoutRow& row) {
-    return row.offset + (row.count - 1) * row.stride + static_cast<std::int64_t>(row.type.bytes());
-}
+// Where a row's tensors lie, for all pairs of rows to be compared.
+struct Extent {
+    std::int64_t begin = 0, end = 0, bytes = 0, count = 1, stride = 0;
+    std::size_t arena = 0, function = 0;  // by number; function 0: of none
+};
 
-bool overlap(const LayoutRow& a, const LayoutRow& b) {
-    if (a.arena != b.arena || a.offset >= end_of(b) || b.offset >= end_of(a)) return false;
-    const auto a_bytes = static_cast<std::int64_t>(a.type.bytes()), b_bytes = static_cast<std::int64_t>(b.type.bytes());
+bool overlap(const Extent& a, const Extent& b) {
+    if (a.arena != b.arena || a.begin >= b.end || b.begin >= a.end) return false;
+    if (a.count == 1 && b.count == 1) return true;
     for (std::int64_t i = 0; i < a.count; ++i)
         for (std::int64_t j = 0; j < b.count; ++j) {
-            const std::int64_t x = a.offset + i * a.stride, y = b.offset + j * b.stride;
-            if (x < y + b_bytes && y < x + a_bytes) return true;
+            const std::int64_t x = a.begin + i * a.stride, y = b.begin + j * b.stride;
+            if (x < y + b.bytes && y < x + a.bytes) return true;
         }
     return false;
 }
 
-// "lm_head, dy_slot, update.clip_factor and 3 more": tensors of the same function without its name, and first.
-std::string names_of(const LayoutRow& row, const std::vector<const LayoutRow*>& others) {
-    constexpr std::size_t shown = 3, width = 64;
-    const std::string function = row.name.substr(0, row.name.find('.') + 1);
-    std::vector<std::string> near, far;
-    for (const LayoutRow* other : others) {
-        const bool same = !function.empty() && other->name.starts_with(function);
-        (same ? near : far).push_back(same ? other->name.substr(function.size()) : other->name);
+// Who lies where a row does. Only so many are named, of which those of its function come first: with thousands of
+// functions, whose tensors lie in one place by turns, there is no room for all.
+struct Sharing {
+    static constexpr std::size_t shown = 3;
+    std::size_t count = 0;
+    std::vector<const LayoutRow*> near, far;
+
+    void add(const LayoutRow& other, bool same_function) {
+        std::vector<const LayoutRow*>& list = same_function ? near : far;
+        if (list.size() < shown) list.push_back(&other);
+        ++count;
     }
-    near.insert(near.end(), far.begin(), far.end());
-    if (near.empty()) return "-";
-    std::string out = near[0];
+};
+
+std::string function_of(const LayoutRow& row) {
+    return row.name.substr(0, row.name.find('.') + 1);
+}
+
+// "lm_head, dy_slot, update.clip_factor and 3 more": tensors of the same function without its name, and first.
+std::string names_of(const LayoutRow& row, const Sharing& sharing) {
+    constexpr std::size_t width = 64;
+    if (sharing.count == 0) return "-";
+    std::vector<std::string> names;
+    for (const LayoutRow* other : sharing.near) names.push_back(other->name.substr(function_of(row).size()));
+    for (const LayoutRow* other : sharing.far) names.push_back(other->name);
+    std::string out = names[0];
     std::size_t named = 1;
-    for (; named < std::min(shown, near.size()) && out.size() + near[named].size() < width; ++named)
-        out += ", " + near[named];
-    return named == near.size() ? out : out + fmt::format(" and {} more", near.size() - named);
+    for (; named < std::min(Sharing::shown, names.size()) && out.size() + names[named].size() < width; ++named)
+        out += ", " + names[named];
+    return named == sharing.count ? out : out + fmt::format(" and {} more", sharing.count - named);
 }
 
 // Expects rows in the order of arenas and offsets.
 void find_shares(std::vector<LayoutRow>& rows) {
-    std::vector<std::vector<const LayoutRow*>> others(rows.size());
+    std::map<std::string, std::size_t> arenas, functions = {{"", 0}};
+    std::vector<Extent> extents;
+    for (const LayoutRow& row : rows) {
+        const auto bytes = static_cast<std::int64_t>(row.type.bytes());
+        extents.push_back({row.offset, row.offset + (row.count - 1) * row.stride + bytes, bytes, row.count, row.stride,
+                           arenas.try_emplace(row.arena, arenas.size()).first->second,
+                           functions.try_emplace(function_of(row), functions.size()).first->second});
+    }
+    std::vector<Sharing> sharing(rows.size());
     for (std::size_t a = 0; a < rows.size(); ++a)
         for (std::size_t b = a + 1; b < rows.size(); ++b) {
-            if (rows[b].arena != rows[a].arena || rows[b].offset >= end_of(rows[a])) break;
-            if (!overlap(rows[a], rows[b])) continue;
-            others[a].push_back(&rows[b]);
-            others[b].push_back(&rows[a]);
+            if (extents[b].arena != extents[a].arena || extents[b].begin >= extents[a].end) break;
+            if (!overlap(extents[a], extents[b])) continue;
+            const bool same = extents[a].function != 0 && extents[a].function == extents[b].function;
+            sharing[a].add(rows[b], same);
+            sharing[b].add(rows[a], same);
         }
-    for (std::size_t k = 0; k < rows.size(); ++k) rows[k].shares = names_of(rows[k], others[k]);
+    for (std::size_t k = 0; k < rows.size(); ++k) rows[k].shares = names_of(rows[k], sharing[k]);
 }
 
 // "forward_backward, calls 3 to 7"
@@ -109,7 +136,8 @@ std::map<std::string, std::set<std::int64_t>> scratch_bases(const Module& module
 
 }  // namespace
 
-std::vector<LayoutRow> ProgramLayout::rows() const {
+const std::vector<LayoutRow>& ProgramLayout::rows() const {
+    if (rows_) return *rows_;
     std::vector<LayoutRow> rows;
     std::set<std::pair<Arena, std::int64_t>> seen;  // tensors that several functions name
     for (const LayerStruct& s : structs_)
@@ -180,7 +208,7 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
         return std::tuple(rank(a.arena), a.offset) < std::tuple(rank(b.arena), b.offset);
     });
     find_shares(rows);
-    return rows;
+    return rows_.emplace(std::move(rows));
 }
 
 }  // namespace thunderc

@@ -76,16 +76,14 @@ std::string FunctionPrinter::layers_text(const Op& loop) const {
 }
 
 // Where the values that go from layer to layer lie.
-std::vector<std::string> FunctionPrinter::slots(SourceText& out, const Frame& frame, const Op& op) const {
+void FunctionPrinter::slots(SourceText& out, const Frame& frame, const Op& op) const {
     const Function& body = callee(layout_.module(), op);
     const std::vector<std::string>& names = layout_.names(body);
     const std::string layers = layers_text(op);
-    std::vector<std::string> slot_names;
     for (std::size_t k = 0; k < loop_carried(op); ++k) {
         const CarrySlots slots = carry_slots(op, k);
         const Type& type = body.type(body.arguments[k]);
-        slot_names.push_back(slot_name(frame, op, k));
-        const std::string& name = slot_names.back();
+        const std::string& name = slot_names(frame.f, op)[k];
         const std::string index = slots.period > 0 ? fmt::format("slot % {}", slots.period) : "slot";
         // What enters the loop is where the first layer reads, what leaves it where the last one wrote.
         out.comment(fmt::format("{} {}, {}: slot 0 is {}, slot {} {}", names[body.arguments[k].index],
@@ -98,7 +96,6 @@ std::vector<std::string> FunctionPrinter::slots(SourceText& out, const Frame& fr
                                                fmt::format("offset::{0} + {1} * offset::{0}_stride", name, index))));
         out.close("};");
     }
-    return slot_names;
 }
 
 // A family's tensor of one layer: a struct's field, where it is one.
@@ -116,7 +113,8 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
     const auto per_layer = loop_per_layer(op);
     const std::string layers = layers_text(op);
     out.blank();
-    const std::vector<std::string> slot_names = slots(out, frame, op);
+    slots(out, frame, op);
+    const std::vector<std::string>& slots_of = slot_names(frame.f, op);
     if (body.is_loop_body() && !begins_ahead(frame.f, op))
         ahead_of_loop(out, {body, layout_.names(body), frame.entry, {}, &op, &frame});
     if (reverse)
@@ -128,12 +126,12 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
     const std::string out_slot = reverse ? fmt::format("{} - layer", layers) : "layer + 1";
     std::vector<std::string> arguments, results;
     for (std::size_t k = 0; k < op.operands.size(); ++k)
-        arguments.push_back(k < carried               ? fmt::format("{}({})", slot_names[k], in_slot)
+        arguments.push_back(k < carried               ? fmt::format("{}({})", slots_of[k], in_slot)
                             : k < carried + per_layer ? layer_tensor(frame, op.operands[k], "layer")
                             : op.operands[k]          ? expression(frame, op.operands[k])
                                                       : "");
     for (std::size_t r = 0; r < op.results.size(); ++r)
-        results.push_back(r < carried ? fmt::format("{}({})", slot_names[r], out_slot)
+        results.push_back(r < carried ? fmt::format("{}({})", slots_of[r], out_slot)
                                       : layer_tensor(frame, op.results[r], "layer"));
     if (body.is_loop_body()) {
         Frame inside{body, layout_.names(body), frame.entry, {}, &op, &frame};

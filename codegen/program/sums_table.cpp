@@ -179,7 +179,7 @@ class SumsTable {
     }
 
     const ProgramLayout& layout_;
-    std::vector<LayoutRow> rows_;
+    const std::vector<LayoutRow>& rows_;
     std::string out_, parts_;
     std::int64_t sum_ = 0;
 };

@@ -158,9 +158,12 @@ Module outputs_alone(Module module) {
 }
 
 std::string unique_value_name(const Function& function, const std::string& wanted) {
-    const bool is_free = std::none_of(function.values.begin(), function.values.end(),
-                                      [&](const ValueInfo& info) { return info.name == wanted; });
-    return is_free ? wanted : ValueNames(function).unique(wanted);
+    std::unordered_set<std::string_view> alike;  // others are not in the way
+    for (const ValueInfo& info : function.values)
+        if (info.name.starts_with(wanted)) alike.insert(info.name);
+    std::string name = wanted;
+    for (int k = 1; alike.contains(name); ++k) name = fmt::format("{}_{}", wanted, k);
+    return name;
 }
 
 ValueNames::ValueNames(const Function& function) {

@@ -56,6 +56,18 @@ std::size_t call_count(const Module& module, std::string_view function) {
     return out;
 }
 
+CallSites::CallSites(const Module& module) {
+    for (const Function& f : module.functions)
+        for (const Op& op : f.ops)
+            if (runs_function(op)) sites_[called_function(op)].push_back({&f, &op});
+}
+
+const std::vector<CallSites::Site>& CallSites::of(const std::string& function) const {
+    static const std::vector<Site> none;
+    const auto at = sites_.find(function);
+    return at == sites_.end() ? none : at->second;
+}
+
 const Function& callee(const Module& module, const Op& op) {
     const Function* function = module.find(called_function(op));
     check(function != nullptr, [&] { return fmt::format("there is no function @{}", called_function(op)); });

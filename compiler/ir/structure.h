@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "compiler/ir/module.h"
 
@@ -39,6 +41,21 @@ std::string called_kernel(const Op& op);
 const Function& callee(const Module& module, const Op& op);
 // How many calls and loops run a function.
 std::size_t call_count(const Module& module, std::string_view function);
+
+// Who calls each function, or loops over it: found once for a module that stays as it is.
+class CallSites {
+  public:
+    struct Site {
+        const Function* caller = nullptr;
+        const Op* op = nullptr;
+    };
+    explicit CallSites(const Module& module);
+    // In the module's order.
+    const std::vector<Site>& of(const std::string& function) const;
+
+  private:
+    std::unordered_map<std::string, std::vector<Site>> sites_;
+};
 
 // ---- loops ---------------------------------------------------------------------------------------------------------
 

@@ -13,22 +13,28 @@
 
 namespace thunderc {
 
+void run_as_pass(const std::string& name, const std::string& failing, const std::function<void()>& what) {
+    try {
+        check(failing != name, "a failure that --fail-in asks for");
+        what();
+    } catch (const UserError&) {
+        throw;
+    } catch (const std::bad_alloc&) {
+        throw;
+    } catch (const std::exception& error) {
+        throw PassFailure(name, fmt::format("in the pass {}: {}", name, error.what()));
+    }
+}
+
 Module run_passes(Module module, const std::vector<Pass>& passes, std::vector<PassRun>& runs,
                   const PassOptions& options) {
     for (const Pass& pass : passes) {
         PassRun run;
         run.name = pass.name;
         const auto begin = std::chrono::steady_clock::now();
-        try {
-            check(options.failing != pass.name, "a failure that --fail-in asks for");
+        run_as_pass(pass.name, options.failing, [&] {
             if (!options.disabled.contains(pass.name)) module = pass.run(std::move(module), run.report);
-        } catch (const UserError&) {
-            throw;
-        } catch (const std::bad_alloc&) {
-            throw;
-        } catch (const std::exception& error) {
-            throw PassFailure(pass.name, fmt::format("in the pass {}: {}", pass.name, error.what()));
-        }
+        });
         run.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
         try {
             verify(module);

@@ -46,6 +46,9 @@ class PassFailure : public InternalError {
     std::string pass_;
 };
 
+// Runs what is, or counts as, the pass of this name; PassFailure where it fails by a bug, and where it is to fail.
+void run_as_pass(const std::string& name, const std::string& failing, const std::function<void()>& what);
+
 // Verifies between passes. Throws PassFailure; what is the user's fault, and a lack of memory, pass through.
 Module run_passes(Module module, const std::vector<Pass>& passes, std::vector<PassRun>& runs,
                   const PassOptions& options = {});

@@ -30,7 +30,7 @@ func @body(%in: f32[2,8] @caller+0, %weight: f32[4] @caller+0) -> (%out) {
 std::int64_t aligned(const Module& m, const std::string& function, const std::string& name) {
     const Function& f = *m.find(function);
     for (std::size_t k = 0; k < f.values.size(); ++k)
-        if (f.values[k].name == name) return alignment_of(m, f, Value{static_cast<std::uint32_t>(k)});
+        if (f.values[k].name == name) return alignment_of(CallSites(m), f, Value{static_cast<std::uint32_t>(k)});
     ADD_FAILURE() << "there is no " << name;
     return 0;
 }

@@ -203,6 +203,7 @@ Module fuse(Module module, const FuseOptions& options, Report& report) {
     KernelFunctions kernels(module);
     KernelFacts facts;
     std::vector<Function> functions;
+    functions.reserve(module.functions.size());  // a list that grows copies them
     for (const Function& function : module.functions) {
         functions.push_back(function.kind.empty() ? fuse_function(function, options, facts, kernels, report)
                                                   : function);
@@ -214,8 +215,10 @@ Module fuse(Module module, const FuseOptions& options, Report& report) {
         for (Note& note : report.notes)
             if (note.text.starts_with(before + ": ")) note.text.replace(0, before.size(), now);
     }
-    for (Function& kernel : kernels.functions()) functions.push_back(std::move(kernel));
-    module.functions = std::move(functions);
+    module.functions.clear();
+    module.functions.reserve(functions.size() + kernels.functions().size());
+    for (Function& function : functions) module.functions.push_back(std::move(function));
+    for (Function& kernel : kernels.functions()) module.functions.push_back(std::move(kernel));
     return module;
 }
 

@@ -4,13 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/ir/op_kinds.h"
 
 namespace thunderc {
 
@@ -21,21 +21,6 @@ struct KernelOutline {
     // Equal for kernels that compute the same of their operands: the kinds of their ops, and how these read one
     // another, whatever values of a function they are.
     std::vector<std::uint32_t> text;
-};
-
-// A number for each kind of op: what is of one kind has the same name, attributes and types.
-class OpKinds {
-  public:
-    std::uint32_t of(const Function& f, const Op& op);
-
-  private:
-    struct Kind {
-        std::string name;
-        Attributes attributes;
-        std::vector<std::optional<Type>> types;  // of operands, then of results
-    };
-    std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
-    std::vector<Kind> kinds_;
 };
 
 struct KernelFact {

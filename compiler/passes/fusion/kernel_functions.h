@@ -2,6 +2,7 @@
 // The kernel functions of a module: equal ones are one, each has a name that says what it does. A part of `fuse`.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -17,7 +18,7 @@ class KernelFunctions {
 
     // The name of the kernel function; an equal one that is there already is taken.
     std::string add(const Extracted& kernel);
-    std::vector<Function>& functions() { return functions_; }
+    std::deque<Function>& functions() { return functions_; }
     // When all are there: what is called after a place, and was added for another as well, gets a name that is true of
     // both. By the old name.
     std::map<std::string, std::string> rename_shared();
@@ -32,7 +33,7 @@ class KernelFunctions {
     std::set<std::string> taken_;
     std::map<std::string, std::string> known_;  // printed form without names -> name
     std::map<std::string, Place> places_;       // by name of the function that is called after it
-    std::vector<Function> functions_;
+    std::deque<Function> functions_;            // a vector that grows copies them
 };
 
 }  // namespace thunderc

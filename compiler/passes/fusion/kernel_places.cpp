@@ -36,6 +36,8 @@ std::string scope_leaf(const std::string& scope) {
 }
 
 KernelPlaces::KernelPlaces(const KernelGroups& groups) : g_(groups), f_(groups.function()) {
+    argument_.resize(f_.values.size());
+    for (std::size_t k = 0; k < f_.arguments.size(); ++k) argument_[f_.arguments[k].index] = k;
     modules_.reserve(f_.ops.size());
     for (const Op& op : f_.ops) modules_.push_back(without_index(op.provenance.scope));
     find_directions();
@@ -111,6 +113,7 @@ bool KernelPlaces::gives_the_loss(int group) const {
 std::vector<std::string> KernelPlaces::modules_of_parameters(int group) const {
     std::vector<std::string> out;
     std::set<Value> read;
+    std::set<std::size_t> arguments;  // of those
     std::vector<Value> todo;
     for (int k : g_.members(group))
         for (Value v : f_.ops[static_cast<std::size_t>(k)].operands) todo.push_back(v);
@@ -118,13 +121,15 @@ std::vector<std::string> KernelPlaces::modules_of_parameters(int group) const {
         const Value v = todo.back();
         todo.pop_back();
         if (!v || !read.insert(v).second) continue;
+        if (const std::optional<std::size_t> argument = argument_[v.index]) arguments.insert(*argument);
         const std::int32_t k = g_.uses().definition[v.index];
         if (k >= 0 && g_.is_transparent(k))
             for (Value operand : f_.ops[static_cast<std::size_t>(k)].operands) todo.push_back(operand);
     }
-    for (std::size_t k = 0; k < f_.argument_info.size(); ++k) {
+    for (std::size_t k : arguments) {
+        if (k >= f_.argument_info.size()) break;
         const ArgInfo& info = f_.argument_info[k];
-        if (info.kind != ArgInfo::Kind::parameter || info.names.empty() || !read.contains(f_.arguments[k])) continue;
+        if (info.kind != ArgInfo::Kind::parameter || info.names.empty()) continue;
         const std::string& name = info.names.front();
         const std::string module =
             without_index(name.substr(0, name.rfind('.') == std::string::npos ? 0 : name.rfind('.')));

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,7 @@ class KernelPlaces {
     std::vector<bool> depends_;          // by value, where a function has both: on the gradient of its result
     std::vector<Direction> directions_;  // by group
     std::vector<std::string> modules_;   // by op
+    std::vector<std::optional<std::size_t>> argument_;  // by value
     // How many ops kernels take in a direction, by module: those of modules within it too.
     std::map<std::pair<std::string, Direction>, std::size_t> ops_within_;
 };

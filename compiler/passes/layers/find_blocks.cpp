@@ -2,15 +2,17 @@
 #include "compiler/passes/layers/find_blocks.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <queue>
 #include <tuple>
+#include <unordered_set>
 
 #include "compiler/analysis/slices.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ir/function_tools.h"
-#include "compiler/ir/print.h"
+#include "compiler/ir/op_kinds.h"
 #include "compiler/ir/structure.h"
 
 namespace thunderc {
@@ -23,15 +25,19 @@ constexpr std::size_t least_saved_ops = 8;
 // fewer stay as they are.
 constexpr std::size_t least_steps = 4;
 
+// What is spent on one more run of a row, beside what may be spent on the first: where it is not enough, the next
+// search begins with it.
+constexpr std::size_t share_of_further_runs = 16;
+
 constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
 class BlockFinder {
   public:
     BlockFinder(const Function& f, std::size_t most_visited) : f_(f), uses_(f), most_visited_(most_visited) {}
 
-    BlockRun find() {
+    FoundBlocks find() {
         classify();
-        BlockRun best;
+        std::vector<Row> rows;
         steps_ = slices_by_step();
         const bool any_steps = std::find(steps_.begin(), steps_.end(), true) != steps_.end();
         for (bool by_step : {false, true}) {
@@ -42,18 +48,25 @@ class BlockFinder {
                 make_row(order);
                 for (bool shared_first : {false, true}) {
                     if (shared_first) move_shared_first();
-                    BlockRun run = search();
-                    if (order == Order::list_as_it_is && !run.steps) continue;
-                    if (!run.periods.empty() && (best.periods.empty() || run.saved_ops() > best.saved_ops()))
-                        best = std::move(run);
+                    rows.push_back(search());
+                    rows.back().complete = !by_step;
+                    if (order != Order::list_as_it_is) continue;
+                    std::vector<BlockRun>& runs = rows.back().runs;  // layers are looked for in the other rows
+                    runs.erase(std::find_if(runs.begin(), runs.end(), [](const BlockRun& r) { return !r.steps; }),
+                               runs.end());
                 }
             }
         }
-        best.gave_up = gave_up_;
-        return best;
+        return {best_of(rows), gave_up_};
     }
 
   private:
+    struct Row {
+        std::vector<BlockRun> runs;  // each the best of what those before it left
+        bool cut = false;            // and there may be more
+        bool complete = false;       // each op of it stands behind all that it needs
+    };
+
     struct Candidate {
         std::size_t period, count, begin, slack;  // starts in [begin, begin + slack] are possible
         std::size_t saved() const { return (count - 1) * period; }
@@ -235,15 +248,9 @@ class BlockFinder {
     std::size_t kind_of(std::size_t k) {
         kind_.resize(f_.ops.size(), nowhere);
         if (kind_[k] != nowhere) return kind_[k];
-        const Op& op = f_.ops[k];
-        PrintOptions options;
-        std::string text = op.name;
-        if (runs_function(op))
-            text += " " + std::to_string(kinds_.size());  // what is a function already repeats nothing
-        for (const auto& [name, value] : op.attributes.entries()) text += " " + name + "=" + to_string(value, options);
-        for (Value v : op.operands) text += "," + (v ? to_string(f_.type(v)) : "_");
-        for (Value v : op.results) text += ":" + to_string(f_.type(v));
-        return kind_[k] = kinds_.emplace(text, kinds_.size()).first->second;
+        // What is a function already repeats nothing.
+        if (runs_function(f_.ops[k])) return kind_[k] = nowhere - 1 - k;
+        return kind_[k] = kinds_.of(f_, f_.ops[k]);
     }
 
     // ---- runs
@@ -268,7 +275,7 @@ class BlockFinder {
         std::size_t period = 0, begin = 0, end = 0;
     };
 
-    BlockRun search() {
+    Row search() {
         std::priority_queue<Candidate> open;
         const std::size_t n = row_.size();
         std::vector<Stretch> around(n);  // by place: the stretch of the shortest period; none: of no period
@@ -288,25 +295,100 @@ class BlockFinder {
                     for (std::size_t place = begin; place < k + period; ++place)
                         if (around[place].period == 0) around[place] = {period, begin, k + period};
                 Candidate c{period, length / period + 1, begin, length % period};
-                if (length >= period && c.saved() >= least_saved_ops && has_weights(c)) open.push(c);
+                if (length >= period) offer(c, open);
             }
         }
-        while (!open.empty() && visited_ < most_visited_) {
+        Row out;
+        std::map<std::size_t, std::size_t> taken;  // places of the runs that were found: from, to
+        std::size_t most = most_visited_, for_the_first = 0;
+        while (!open.empty() && visited_ < most) {
             Candidate c = open.top();
             open.pop();
+            if (offer_rest(c, taken, open)) continue;
             std::optional<BlockRun> best;
+            std::size_t at = 0;
             for (std::size_t begin = c.begin; begin <= c.begin + c.slack; ++begin) {
                 std::optional<BlockRun> run = verify(begin, c.period, c.count);
-                if (run && (!best || run->carried.size() < best->carried.size())) best = std::move(run);
+                if (!run || (best && run->carried.size() >= best->carried.size())) continue;
+                best = std::move(run);
+                at = begin;
             }
-            if (best) return std::move(*best);
-            // One period less: without the first, or without the last.
-            c.count -= 1;
+            if (best) {
+                if (out.runs.empty()) for_the_first = visited_;
+                most = visited_ + most_visited_ / share_of_further_runs;
+                out.runs.push_back(std::move(*best));
+                taken.emplace(at, at + c.period * c.count);
+            }
+            // One period less: without the first, or without the last. Of what is taken, what is left beside it.
             c.slack += c.period;
-            if (c.count >= 2 && c.saved() >= least_saved_ops && has_weights(c)) open.push(c);
+            c.count -= 1;
+            offer(c, open);
         }
-        gave_up_ = gave_up_ || !open.empty();
-        return {};
+        if (out.runs.empty()) {
+            gave_up_ = gave_up_ || !open.empty();
+        } else {
+            out.cut = !open.empty();
+            visited_ = for_the_first;  // the others are a part of the next search
+        }
+        return out;
+    }
+
+    void offer(const Candidate& c, std::priority_queue<Candidate>& open) const {
+        if (c.count >= 2 && c.saved() >= least_saved_ops && has_weights(c)) open.push(c);
+    }
+
+    // Whether some of it is taken: then what is left of it are candidates, and it is none.
+    bool offer_rest(const Candidate& c, const std::map<std::size_t, std::size_t>& taken,
+                    std::priority_queue<Candidate>& open) const {
+        const std::size_t end = c.begin + c.slack + c.period * c.count;
+        auto next = taken.upper_bound(c.begin);
+        if (next != taken.begin() && std::prev(next)->second > c.begin) --next;
+        if (next == taken.end() || next->first >= end) return false;
+        std::size_t from = c.begin;
+        const auto free_until = [&](std::size_t to) {
+            if (to > from) offer({c.period, (to - from) / c.period, from, (to - from) % c.period}, open);
+        };
+        for (; next != taken.end() && next->first < end; ++next) {
+            free_until(next->first);
+            from = next->second;
+        }
+        free_until(end);
+        return true;
+    }
+
+    // The best run of all rows, and from its row those behind it, as long as no row has a better one. Ops of a complete
+    // row need nothing of what stands behind them, so that its runs can be calls at once; runs of two rows might need
+    // each other.
+    std::vector<BlockRun> best_of(std::vector<Row>& rows) const {
+        std::vector<BlockRun> out;
+        Mask taken(f_.ops.size(), false);
+        std::vector<std::size_t> next(rows.size(), 0);
+        const auto counts = [&](const BlockRun& run, bool of_taken) {
+            std::size_t n = 0;
+            for (const std::vector<std::size_t>& ops : run.periods)
+                for (std::size_t k : ops) n += taken[k] == of_taken ? 1 : 0;
+            return n;
+        };
+        const Row* chosen = nullptr;
+        for (;;) {
+            BlockRun* best = nullptr;
+            const Row* of = nullptr;
+            for (std::size_t r = 0; r < rows.size(); ++r) {
+                std::vector<BlockRun>& runs = rows[r].runs;
+                while (next[r] < runs.size() && counts(runs[next[r]], false) == 0) ++next[r];
+                if (next[r] == runs.size() && rows[r].cut) return out;
+                if (next[r] == runs.size() || (best != nullptr && runs[next[r]].saved_ops() <= best->saved_ops()))
+                    continue;
+                best = &runs[next[r]];
+                of = &rows[r];
+            }
+            if (best == nullptr || counts(*best, true) > 0) return out;
+            if (chosen != nullptr && (of != chosen || !chosen->complete)) return out;
+            chosen = of;
+            for (const std::vector<std::size_t>& ops : best->periods)
+                for (std::size_t k : ops) taken[k] = true;
+            out.push_back(std::move(*best));
+        }
     }
 
     // Where a value comes from, seen from a run.
@@ -380,23 +462,27 @@ class BlockFinder {
     // What all periods share, what each has of its own and what the first begins with need nothing that the run
     // computes: it can stand before the run.
     bool stands_apart(const BlockRun& run) const {
-        visited_ += f_.ops.size();
-        Mask inside(f_.ops.size(), false), behind(f_.values.size(), false);
-        for (const std::vector<std::size_t>& ops : run.periods)
-            for (std::size_t k : ops) inside[k] = true;
-        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
-            const std::vector<Value>& operands = f_.ops[k].operands;
-            const bool needs = inside[k] || std::any_of(operands.begin(), operands.end(),
-                                                        [&](Value v) { return v && behind[v.index]; });
-            if (!needs) continue;
-            for (Value v : f_.ops[k].results) behind[v.index] = true;
-        }
-        const auto is_behind = [&](Value v) { return static_cast<bool>(behind[v.index]); };
+        std::unordered_set<std::size_t> inside;
+        for (const std::vector<std::size_t>& ops : run.periods) inside.insert(ops.begin(), ops.end());
+        std::vector<Value> outside = run.shared;
         for (const std::vector<Value>& values : run.per_layer)
-            if (std::any_of(values.begin(), values.end(), is_behind)) return false;
-        return std::none_of(run.shared.begin(), run.shared.end(), is_behind) &&
-               std::none_of(run.carried.begin(), run.carried.end(),
-                            [&](const Carried& c) { return is_behind(c.initial); });
+            outside.insert(outside.end(), values.begin(), values.end());
+        for (const Carried& c : run.carried) outside.push_back(c.initial);
+        // Ops stand behind what they read: what is made before the first of the run needs none of it.
+        const std::size_t first = *std::min_element(inside.begin(), inside.end());
+        std::size_t last = first;
+        for (Value v : outside)
+            if (const std::int32_t k = uses_.definition[v.index]; k >= 0)
+                last = std::max(last, static_cast<std::size_t>(k));
+        std::unordered_set<std::uint32_t> behind;
+        const auto is_behind = [&](Value v) { return v && behind.contains(v.index); };
+        visited_ += last - first;
+        for (std::size_t k = first; k <= last; ++k) {
+            const std::vector<Value>& operands = f_.ops[k].operands;
+            if (!inside.contains(k) && std::none_of(operands.begin(), operands.end(), is_behind)) continue;
+            for (Value v : f_.ops[k].results) behind.insert(v.index);
+        }
+        return std::none_of(outside.begin(), outside.end(), is_behind);
     }
 
     std::optional<BlockOperand> classify_operand(const std::vector<Value>& values, std::size_t begin,
@@ -479,13 +565,13 @@ class BlockFinder {
     bool gave_up_ = false;
     std::vector<std::size_t> position_;  // by op: its place in the row
     std::vector<std::size_t> hashes_;    // by place
-    std::map<std::string, std::size_t> kinds_;
+    OpKinds kinds_;
     std::vector<std::size_t> kind_;  // by op, where it was asked for
 };
 
 }  // namespace
 
-BlockRun find_blocks(const Function& function, std::size_t most_visited) {
+FoundBlocks find_blocks(const Function& function, std::size_t most_visited) {
     return BlockFinder(function, most_visited).find();
 }
 

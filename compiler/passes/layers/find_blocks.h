@@ -58,7 +58,6 @@ struct BlockRun {
     std::vector<std::vector<BlockOperand>> operands;  // by op of the period, by operand
     std::vector<BlockValue> collected;                // read outside besides what the last period carries
     bool steps = false;                               // of one set of weights, which all periods share
-    bool gave_up = false;                             // candidates were left that no time was spent on
 
     std::size_t saved_ops() const { return (periods.size() - 1) * periods.front().size(); }
 };
@@ -67,8 +66,14 @@ struct BlockRun {
 // chain of thousands of ops of one kind has a million candidates, and none of them may be layers.
 constexpr std::size_t most_visited_operands = 20'000'000;
 
-// The run that saves most ops, and of equal ones the one of the shortest period, with fewest carried values, that
-// begins first; no periods where there is none worth a function.
-BlockRun find_blocks(const Function& function, std::size_t most_visited = most_visited_operands);
+struct FoundBlocks {
+    std::vector<BlockRun> runs;  // of different ops; none where there is none worth a function
+    bool gave_up = false;        // candidates were left that no time was spent on
+};
+
+// First the run that saves most ops, and of equal ones the one of the shortest period, with fewest carried values, that
+// begins first. Behind it those that a search of what is left would find next, as far as that is known without one:
+// whoever wants all searches until there are none. All can become calls at once.
+FoundBlocks find_blocks(const Function& function, std::size_t most_visited = most_visited_operands);
 
 }  // namespace thunderc

@@ -108,14 +108,27 @@ std::string without_layer(const std::string& name, const BlockNames& names) {
 
 // ---- the function ---------------------------------------------------------------------------------------------------
 
-std::string argument_name(const Function& f, Value v, const BlockNames& names) {
-    for (std::size_t k = 0; k < f.arguments.size(); ++k)
-        if (f.arguments[k] == v && !f.argument_info.at(k).names.empty() && is_of_checkpoint(f.argument_info[k]))
-            return without_layer(f.argument_info[k].names[0], names);
+// A function, and where its values come from.
+struct Whole {
+    explicit Whole(const Function& function) : f(function), uses(function) {
+        for (std::size_t k = 0; k < f.arguments.size(); ++k) argument.emplace(f.arguments[k], k);
+    }
+    const Function& f;
+    Uses uses;
+    std::map<Value, std::size_t> argument;
+};
+
+std::string argument_name(const Whole& whole, Value v, const BlockNames& names) {
+    const Function& f = whole.f;
+    if (const auto at = whole.argument.find(v); at != whole.argument.end()) {
+        const ArgInfo& info = f.argument_info.at(at->second);
+        if (!info.names.empty() && is_of_checkpoint(info)) return without_layer(info.names[0], names);
+    }
     return without_layer(f.info(v).name, names);
 }
 
-Function block_function(const Function& f, const BlockRun& run, const BlockNames& names) {
+Function block_function(const Whole& whole, const BlockRun& run, const BlockNames& names) {
+    const Function& f = whole.f;
     Function body;
     body.scope = names.pattern;
     body.module_class = names.module_class;
@@ -132,12 +145,11 @@ Function block_function(const Function& f, const BlockRun& run, const BlockNames
                                                                 : f.info(c.initial).name));
     }
     for (const std::vector<Value>& v : run.per_layer)
-        per_layer.push_back(argument(v[0], argument_name(f, v[0], names)));
-    for (Value v : run.shared) shared.push_back(argument(v, argument_name(f, v, names)));
+        per_layer.push_back(argument(v[0], argument_name(whole, v[0], names)));
+    for (Value v : run.shared) shared.push_back(argument(v, argument_name(whole, v, names)));
     Builder b(body);
-    const Uses uses(f);
     for (Value v : run.constants) {
-        const Op& op = f.ops[static_cast<std::size_t>(uses.definition[v.index])];
+        const Op& op = f.ops[static_cast<std::size_t>(whole.uses.definition[v.index])];
         constants.push_back(b.clone(op, {}, f).at(0));
     }
     std::vector<std::vector<Value>> made;
@@ -167,48 +179,55 @@ Function block_function(const Function& f, const BlockRun& run, const BlockNames
 
 // ---- the calls ------------------------------------------------------------------------------------------------------
 
-void replace_by_calls(Function& f, const BlockRun& run, const Function& body, const BlockNames& names) {
+struct Block {
+    BlockRun run;
+    BlockNames names;
+    Function body;
+};
+
+void replace_by_calls(Function& f, const std::vector<Block>& blocks) {
     std::map<Value, Value> replaced;
     std::map<std::size_t, Op> calls;  // by the op that the call stands for: the last of its period
-    std::set<std::size_t> gone;
-    std::vector<Value> values;
-    for (const Carried& c : run.carried) values.push_back(c.initial);
-    for (std::size_t i = 0; i < run.periods.size(); ++i) {
-        gone.insert(run.periods[i].begin(), run.periods[i].end());
-        Op call;
-        call.name = "call";
-        call.attributes.set("callee", body.name);
-        if (!names.scopes.empty()) {
-            call.provenance.scope = names.scopes[i];
-            call.provenance.module_class = names.module_class;
+    Mask gone(f.ops.size(), false);
+    for (const auto& [run, names, body] : blocks) {
+        std::vector<Value> values;
+        for (const Carried& c : run.carried) values.push_back(c.initial);
+        for (std::size_t i = 0; i < run.periods.size(); ++i) {
+            for (std::size_t k : run.periods[i]) gone[k] = true;
+            Op call;
+            call.name = "call";
+            call.attributes.set("callee", body.name);
+            if (!names.scopes.empty()) {
+                call.provenance.scope = names.scopes[i];
+                call.provenance.module_class = names.module_class;
+            }
+            call.operands = values;
+            for (const std::vector<Value>& v : run.per_layer) call.operands.push_back(v[i]);
+            call.operands.insert(call.operands.end(), run.shared.begin(), run.shared.end());
+            const auto result = [&f, &call, &ops = run.periods[i]](BlockValue v) {
+                Value old = f.ops[ops[v.op]].results[v.result];
+                Value made = f.add_value(f.type(old), f.info(old).name);
+                call.results.push_back(made);
+                return std::pair(old, made);
+            };
+            values.clear();
+            for (const Carried& c : run.carried) {
+                auto [old, made] = result(c.next);
+                replaced[old] = made;
+                values.push_back(made);
+            }
+            for (BlockValue v : run.collected) {
+                auto [old, made] = result(v);
+                // What is read outside is what was collected, but behind the last layer what is carried.
+                if (i + 1 < run.periods.size() || !replaced.contains(old)) replaced[old] = made;
+            }
+            calls.emplace(*std::max_element(run.periods[i].begin(), run.periods[i].end()), std::move(call));
         }
-        call.operands = values;
-        for (const std::vector<Value>& v : run.per_layer) call.operands.push_back(v[i]);
-        call.operands.insert(call.operands.end(), run.shared.begin(), run.shared.end());
-        auto result = [&](BlockValue v) {
-            Value old = f.ops[run.periods[i][v.op]].results[v.result];
-            Value made = f.add_value(f.type(old), f.info(old).name);
-            call.results.push_back(made);
-            return std::pair(old, made);
-        };
-        values.clear();
-        for (const Carried& c : run.carried) {
-            auto [old, made] = result(c.next);
-            replaced[old] = made;
-            values.push_back(made);
-        }
-        for (BlockValue v : run.collected) {
-            auto [old, made] = result(v);
-            // What is read outside is what was collected, but behind the last layer what is carried.
-            if (i + 1 < run.periods.size() || !replaced.contains(old)) replaced[old] = made;
-        }
-        const std::size_t last = *std::max_element(run.periods[i].begin(), run.periods[i].end());
-        calls.emplace(last, std::move(call));
     }
     std::vector<Op> ops;
     for (std::size_t k = 0; k < f.ops.size(); ++k) {
         if (auto call = calls.find(k); call != calls.end()) ops.push_back(std::move(call->second));
-        if (!gone.contains(k)) ops.push_back(std::move(f.ops[k]));
+        if (!gone[k]) ops.push_back(std::move(f.ops[k]));
     }
     f.ops = std::move(ops);
     substitute(f, replaced);
@@ -221,20 +240,30 @@ void replace_by_calls(Function& f, const BlockRun& run, const Function& body, co
 Module outline_blocks(Module module, Report& report) {
     bool said = false;
     while (true) {
-        const BlockRun run = find_blocks(module.main());
-        if (run.gave_up && !std::exchange(said, true))
+        FoundBlocks found = find_blocks(module.main());
+        if (found.gave_up && !std::exchange(said, true))
             report.warning("outline_blocks", "",
                            "too many rows of ops could be layers: not all of them were looked at, and layers that "
                            "repeat may be written out");
-        if (run.periods.empty()) return module;
-        const BlockNames names = names_of(module.main(), run);
-        Function body = block_function(module.main(), run, names);
-        body.name = module.unique_function_name(names.function);
-        replace_by_calls(module.main(), run, body, names);
-        report.done("outline_blocks", names.pattern,
-                    fmt::format("{} {} of {} ops become @{}", run.periods.size(), run.steps ? "steps" : "layers",
-                                run.periods[0].size(), body.name));
-        module.functions.push_back(std::move(body));
+        if (found.runs.empty()) return module;
+        std::vector<Block> blocks;
+        std::set<std::string> taken;
+        std::map<std::string, int> number;  // of the last function of this name
+        for (const Function& f : module.functions) taken.insert(f.name);
+        const Whole whole(module.main());
+        for (BlockRun& run : found.runs) {
+            BlockNames names = names_of(whole.f, run);
+            Function body = block_function(whole, run, names);
+            body.name = names.function;
+            while (!taken.insert(body.name).second)
+                body.name = fmt::format("{}_{}", names.function, ++number[names.function]);
+            report.done("outline_blocks", names.pattern,
+                        fmt::format("{} {} of {} ops become @{}", run.periods.size(), run.steps ? "steps" : "layers",
+                                    run.periods[0].size(), body.name));
+            blocks.push_back({std::move(run), std::move(names), std::move(body)});
+        }
+        replace_by_calls(module.main(), blocks);
+        for (Block& block : blocks) module.functions.push_back(std::move(block.body));
     }
 }
 

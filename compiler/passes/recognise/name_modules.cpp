@@ -31,12 +31,13 @@ std::vector<Periods> all_runs(const Function& f) {
     Function probe = f;
     std::vector<Periods> out;
     std::int64_t mark = 0;
-    for (BlockRun run = find_blocks(probe); !run.periods.empty(); run = find_blocks(probe)) {
-        for (const std::vector<std::size_t>& ops : run.periods)
-            for (std::size_t k : ops)
-                probe.ops[k].attributes.set("taken", mark++);  // and equal to no other from now on
-        out.push_back(run.periods);
-    }
+    for (FoundBlocks found = find_blocks(probe); !found.runs.empty(); found = find_blocks(probe))
+        for (BlockRun& run : found.runs) {
+            for (const std::vector<std::size_t>& ops : run.periods)
+                for (std::size_t k : ops)
+                    probe.ops[k].attributes.set("taken", mark++);  // and equal to no other from now on
+            out.push_back(std::move(run.periods));
+        }
     std::sort(out.begin(), out.end(), [](const Periods& a, const Periods& b) { return a[0][0] < b[0][0]; });
     return out;
 }

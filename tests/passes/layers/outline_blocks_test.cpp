@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/layers/outline_blocks.h"
 
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+
 #include "compiler/passes/autodiff/differentiate.h"
 #include "compiler/passes/layers/find_blocks.h"
 #include "compiler/passes/layers/roll_repeats.h"
 #include "compiler/passes/layers/unroll_repeats.h"
+#include "tests/passes/pass_test.h"
 #include "tests/passes/tiny_transformer.h"
 #include "tests/passes/transform_text.h"
 
@@ -295,9 +302,53 @@ TEST(OutlineBlocks, ASearchThatIsCutShortSaysSo) {
     text.replace(text.find(from), from.size(), "%x2 = add(%d1, %m1)");  // a candidate that is no run of layers
     const Module module = parsed(text);
     EXPECT_FALSE(find_blocks(module.main()).gave_up);
-    const BlockRun cut = find_blocks(module.main(), 0);
+    const FoundBlocks cut = find_blocks(module.main(), 0);
     EXPECT_TRUE(cut.gave_up);
-    EXPECT_TRUE(cut.periods.empty());
+    EXPECT_TRUE(cut.runs.empty());
+}
+
+// Layers with one of four activations each, in an order that repeats in parts.
+std::string layers_of_kinds(std::string_view kinds) {
+    const std::map<char, std::string> activations = {{'t', "tanh"}, {'s', "sigmoid"}, {'e', "cos"}, {'n', "neg"}};
+    std::string arguments = "%x0: f32[2,4] input \"x\"", ops;
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+        arguments += fmt::format(", %w{0}: f32[4,4] parameter \"layers.{0}.w\"", k);
+        ops += fmt::format(
+            "  %m{0} = linear(%x{0}, %w{0}) : f32[2,4]\n  %a{0} = {2}(%m{0}) : f32[2,4]\n"
+            "  %b{0} = mul(%a{0}, %m{0}) : f32[2,4]\n  %x{1} = add(%x{0}, %b{0}) : f32[2,4]\n",
+            k, k + 1, activations.at(kinds[k]));
+    }
+    return fmt::format("func @main({}) -> (%x{} \"y\") {{\n{}}}\n", arguments, kinds.size(), ops);
+}
+
+using Periods = std::vector<std::vector<std::size_t>>;
+
+// What one search after the other finds, when only the first run of each is taken, and what all of them find.
+std::vector<Periods> runs_of(Function f, bool one_by_one) {
+    std::vector<Periods> out;
+    std::int64_t mark = 0;
+    for (FoundBlocks found = find_blocks(f); !found.runs.empty(); found = find_blocks(f)) {
+        if (one_by_one) found.runs.resize(1);
+        for (const BlockRun& run : found.runs) {
+            for (const std::vector<std::size_t>& ops : run.periods)
+                for (std::size_t k : ops) f.ops[k].attributes.set("taken", mark++);  // equal to no other
+            out.push_back(run.periods);
+        }
+    }
+    return out;
+}
+
+TEST(OutlineBlocks, RunsThatAreFoundAtOnceAreThoseOfOneSearchAfterTheOther) {
+    for (const auto& [kinds, runs] : {std::pair("ttttt", 1u), std::pair("tttsssse", 2u), std::pair("tsetsentsetse", 2u),
+                                      std::pair("tststststteeesesesetttnnnnnts", 4u)}) {
+        SCOPED_TRACE(kinds);
+        const Module module = parsed(layers_of_kinds(kinds));
+        const std::vector<Periods> one_by_one = runs_of(module.main(), true);
+        EXPECT_EQ(one_by_one.size(), runs);
+        EXPECT_EQ(runs_of(module.main(), false), one_by_one);
+        EXPECT_EQ(find_blocks(module.main()).runs.size(), runs) << "in one search";
+        expect_same_values(module, outlined(layers_of_kinds(kinds)));
+    }
 }
 
 TEST(OutlineBlocks, OneLayerStays) {

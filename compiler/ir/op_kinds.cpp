@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/passes/fusion/kernel_facts.h"
+#include "compiler/ir/op_kinds.h"
 
 #include <algorithm>
 #include <functional>
