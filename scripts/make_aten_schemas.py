@@ -55,7 +55,7 @@ def text_of(schema):
         parts.append(text + ("=" + default_text(argument.default_value) if argument.has_default_value() else ""))
     results = ", ".join(type_text(r.type, False) for r in schema.returns)
     text = f"{schema.name[len('aten::'):]}{'.' if schema.overload_name else ''}{schema.overload_name}({', '.join(parts)}) -> {results}"
-    useless = re.search(r"Dimname|Dict|__torch__|complex|hacked_twin|list_Tensor", text)
+    useless = re.search(r"Dimname|Dict|__torch__|(?<!^)\bcomplex\b|hacked_twin|list_Tensor", text)
     return None if useless or not ("Tensor " in text or "Tensor[" in text or text.endswith("-> Tensor")) else text
 
 

@@ -48,7 +48,7 @@ def in_type(dtype, tensor):
 
 
 def train(fixture, model, batches, dtype):
-    model = copy.deepcopy(model).to(dtype)
+    model = copy.deepcopy(model)._apply(lambda t: in_type(dtype, t))  # complex buffers stay what they are
     optimizer = fixture_files.adamw([p for p in model.parameters() if p.requires_grad], OPTIMIZER)
     losses, norms, grads = [], [], {}
     for k in range(STEPS):

@@ -154,7 +154,28 @@ def groups():
         histc=lambda x: torch.histc(x.detach(), 5, -0.4, 0.4), nonzero=lambda y: y[torch.tensor([[0, 2], [1, 0]]).nonzero()],
         embedding_gradient=lambda rows, ids: torch.ops.aten.embedding_dense_backward(rows, ids, 5, 2, False),
         layer_norm_gradient=lambda rows, w: layer_norm_gradients(rows, w), group_norm_gradient=lambda image, c: group_norm_gradients(image, c)))
+    out["complex"] = ({"x": normal(2, 3, 4, 2), "y": normal(2, 3, 4, 2), "size": positive(3, 4), "angle": normal(3, 4), "heads": normal(2, 3, 2, 8)}, dict(
+        product=lambda x, y: real(pair(x) * pair(y)), by_real=lambda x, angle: real(pair(x) * angle), by_number=lambda x: real(2 * pair(x)), polar=lambda size, angle: real(torch.polar(size, angle)),
+        quotient=lambda x, y: real(pair(x) / (pair(y) + 3)), difference=lambda x, y: real(pair(x) - pair(y)), less_real=lambda x, size: real(size - pair(x)), conjugate=lambda x: real(pair(x).conj() * 1),
+        negative=lambda x: real(-pair(x)), parts=lambda x: pair(x).real * pair(x).imag, size_of=lambda x: pair(x).abs(), angle_of=lambda x: pair(x).angle(), exponential=lambda x: real(pair(x).exp()),
+        of_parts=lambda size, angle: real(torch.complex(size, angle)), moved=lambda x, y: moved_complex(pair(x), pair(y)), angle_of_real=lambda x: x.detach().angle(),
+        rotary=lambda heads, size, angle: real(pair(heads.reshape(2, 3, 2, 4, 2)) * torch.polar(size, angle).view(1, 3, 1, 4)).flatten(3)))
     return out
+
+
+def pair(x):
+    return torch.view_as_complex(x)
+
+
+def real(z):
+    return torch.view_as_real(z)
+
+
+def moved_complex(x, y):
+    """What moves complex numbers, and computes nothing."""
+    z = torch.cat([x.transpose(1, 2), y.permute(0, 2, 1)[:, 1:]], 1)
+    z = torch.stack([z, z.flip(1)]).unsqueeze(2).expand(2, 2, 3, 7, 3).reshape(-1, 7, 3)[2:5]
+    return torch.view_as_real(torch.split(z, [3, 4], 1)[1][:, torch.tensor([0, 2])])
 
 
 def layer_norm_gradients(rows, w):

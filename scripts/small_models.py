@@ -333,6 +333,49 @@ class HeadsGPT(nn.Module):
         return F.cross_entropy(logits.view(b * t, c), labels.view(b * t))
 
 
+class Pairs(nn.Module):
+    """A layer whose positions are complex numbers that pairs of features are multiplied with, in heads that share keys."""
+
+    def __init__(self, width, heads, groups):
+        super().__init__()
+        self.heads, self.groups, self.size = heads, groups, width // heads
+        self.wq, self.wo = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        self.wk, self.wv = nn.Linear(width, groups * self.size, bias=False), nn.Linear(width, groups * self.size, bias=False)
+        self.norm, self.w1, self.w2 = nn.RMSNorm(width, 1e-5), nn.Linear(width, 2 * width, bias=False), nn.Linear(width, 2 * width, bias=False)
+        self.w3, self.behind = nn.Linear(2 * width, width, bias=False), nn.RMSNorm(width, 1e-5)
+
+    def turned(self, x, freqs_cis):
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * freqs_cis.view(1, x.shape[1], 1, -1)).flatten(3).type_as(x)
+
+    def forward(self, x, freqs_cis):
+        b, t, c = x.shape
+        y = self.norm(x)
+        q = self.turned(self.wq(y).view(b, t, self.heads, self.size), freqs_cis)
+        k = self.turned(self.wk(y).view(b, t, self.groups, self.size), freqs_cis)
+        v = self.wv(y).view(b, t, self.groups, self.size)
+        y = F.scaled_dot_product_attention(*(s.transpose(1, 2) for s in (q, k, v)), is_causal=True, enable_gqa=True)
+        x = x + self.wo(y.transpose(1, 2).reshape(b, t, c))
+        y = self.behind(x)
+        return x + self.w3(F.silu(self.w1(y)) * self.w2(y))
+
+
+class ComplexLlama(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tok_embeddings, self.layers = nn.Embedding(24, 16), nn.ModuleList(Pairs(16, 4, 2) for _ in range(2))
+        self.norm, self.output = nn.RMSNorm(16, 1e-5), nn.Linear(16, 24, bias=False)
+        rates = 1.0 / 10000.0 ** (torch.arange(0, 4, 2).float() / 4)
+        angles = torch.outer(torch.arange(12.0), rates)
+        self.register_buffer("freqs_cis", torch.polar(torch.ones_like(angles), angles), persistent=False)
+
+    def forward(self, input_ids, labels):
+        x = self.tok_embeddings(input_ids)
+        for layer in self.layers:
+            x = layer(x, self.freqs_cis[:input_ids.shape[1]])
+        return F.cross_entropy(self.output(self.norm(x)).flatten(0, 1), labels.flatten())
+
+
 class Translator(nn.Module):
     """torch.nn.Transformer, with positions that are computed."""
 
@@ -434,6 +477,7 @@ FIXTURES = {
     "mamba": Fixture(mamba, causal_batch),
     "mixtral": Fixture(mixtral, causal_batch, ("noopt", "dynamo")),
     "gpt_heads": Fixture(HeadsGPT, causal_batch),
+    "llama_complex": Fixture(ComplexLlama, causal_batch, ()),  # exporters of ONNX take no complex numbers
     "transformer": Fixture(Translator, translator_batch),
     "dlrm": Fixture(DLRM, lambda g: {"dense": torch.randn(ROWS, 4, generator=g), "first": ids(g, 20, 3), "second": ids(g, 12, 4),
                                      "third": ids(g, 7, 2), "clicked": bits(g, ROWS)}, ("dynamo", "legacy")),

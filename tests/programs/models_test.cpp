@@ -32,6 +32,7 @@ const Case cases[] = {
     {"bert_ep", "bert", "ep.logits", ""},
     {"mamba_ep", "mamba", "ep.loss", ""},
     {"gpt_heads_ep", "gpt_heads", "ep.loss", ""},
+    {"llama_complex_ep", "llama_complex", "ep.loss", ""},
     {"transformer_ep", "transformer", "ep.loss", ""},
     {"t5_ep", "t5", "ep.loss", ""},
     {"lstm_masked_ep", "lstm_masked", "ep.logits", ""},
@@ -107,7 +108,7 @@ TEST_P(Models, WithPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Programs, Models,
                          testing::ValuesIn(in_short(cases, {"resnet_train_ep", "unet_dynamo", "lstm_packed_dyn",
-                                                            "mixtral_dynamo"})),
+                                                            "llama_complex_ep", "mixtral_dynamo"})),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace models_test

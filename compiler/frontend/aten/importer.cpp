@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compiler/analysis/parameter_names.h"
+#include "compiler/frontend/aten/complex.h"
 #include "compiler/frontend/shared/inputs.h"
 #include "compiler/frontend/shared/stored_types.h"
 #include "compiler/frontend/shared/wrapper.h"
@@ -278,7 +279,10 @@ void Importer::import_call(const Call& call) {
                     of != nullptr && is_widened(of->type))
                     node.fail(fmt::format("{} of {} is not supported", node.op(), name_of(of->type)),
                               "compute with torch.int64 in the model");
-        importer->import(node);
+        if (takes_complex(call))
+            import_complex(node, *importer, names_);
+        else
+            importer->import(node);
         share_memory(call, importer->memory);
         if (writes_in_place(call.target)) write_in_place(call);
         check_results(call);
@@ -295,16 +299,29 @@ void Importer::import_call(const Call& call) {
     builder_.set_provenance(around);
 }
 
+bool Importer::takes_complex(const Call& call) const {
+    const auto is_complex = [&](const Argument& argument) {
+        const auto at = argument.kind == Argument::Kind::name ? names_.find(argument.text) : names_.end();
+        return at != names_.end() && at->second.kind == Binding::Kind::complex;
+    };
+    return std::any_of(call.arguments.begin(), call.arguments.end(), [&](const NamedArgument& one) {
+        return is_complex(one.value) || std::any_of(one.value.items.begin(), one.value.items.end(), is_complex);
+    });
+}
+
 // What PyTorch says that a call gives is what it gives here.
 void Importer::check_results(const Call& call) {
     for (const Argument& result : call.results) {
         if (result.kind != Argument::Kind::name) continue;
         const TensorMeta* of = meta(result.text);
         const auto made = names_.find(result.text);
-        if (of == nullptr || made == names_.end() || made->second.kind != Binding::Kind::tensor) continue;
+        if (of == nullptr || made == names_.end()) continue;
+        const Binding& given = made->second;
+        const bool pair = given.kind == Binding::Kind::complex;
+        if (!pair && given.kind != Binding::Kind::tensor) continue;
         const std::optional<Dims> wanted = dims(*of);
-        const std::optional<DType> dtype = dtype_of(of->type);
-        const Type& is = type(made->second.value);
+        const std::optional<DType> dtype = dtype_of(pair ? part_of_complex(of->type) : of->type);
+        const Type& is = type(pair ? given.items[0].value : given.value);
         if (!wanted || !dtype || (is.dims == *wanted && is.dtype == *dtype)) continue;
         Diagnostic d;
         d.message = fmt::format("{} gives another shape or type than the program says", call.target);

@@ -28,9 +28,9 @@ namespace thunderc::aten {
 
 // What a name of the graph stands for.
 struct Binding {
-    enum class Kind : std::uint8_t { nothing, tensor, list, integer, number, boolean } kind = Kind::nothing;
+    enum class Kind : std::uint8_t { nothing, tensor, complex, list, integer, number, boolean } kind = Kind::nothing;
     Value value;                 // of a tensor
-    std::vector<Binding> items;  // of a list
+    std::vector<Binding> items;  // of a list; of a complex tensor its real and imaginary parts
     std::int64_t integer = 0;    // of booleans as well
     double number = 0;
     // Views share memory. A call that writes to one of them leaves the others behind: `writes` counts for all of them,
@@ -121,6 +121,7 @@ class Importer {
   private:
     void share_memory(const Call& call, OpImporter::Memory memory);
     void write_in_place(const Call& call);
+    bool takes_complex(const Call& call) const;
     void check_results(const Call& call);
     void warn_of_eval_mode();
     std::string wrapper(const std::map<std::string, std::string>& classes) const;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numbers>
 
+#include "compiler/frontend/aten/complex.h"
 #include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/frontend/shared/angles.h"
@@ -200,6 +201,25 @@ void angle_of_two(Node& n) {
     const DType dtype = fractional(promoted(n, {"self", "other"}));
     n.give(angle_of_point(n.b(), n.operand("self", dtype), n.operand("other", dtype)));
 }
+// Complex numbers of real ones: of pairs in the last dimension, of two parts, of size and angle.
+void complex_numbers(Node& n) {
+    Builder& b = n.b();
+    const std::string op = n.op();
+    if (op == "view_as_complex") return n.give(complex_of_pairs(b, n.tensor("self")));
+    if (op == "complex") return n.give(complex_of(n.tensor("real"), n.tensor("imag")));
+    const Value size = n.tensor("abs"), angle = n.tensor("angle");
+    n.give(complex_of(b.mul(size, b.op("cos", {angle})), b.mul(size, b.op("sin", {angle}))));
+}
+
+// Real numbers as complex ones: they have no imaginary part, and an angle of 0 or pi.
+void real_number(Node& n) {
+    Builder& b = n.b();
+    const Value x = n.tensor("self");
+    if (n.op() != "angle") return n.give(x);
+    const Value below = b.op("lt", {x, b.scalar(b.type(x).dtype, 0)});
+    n.give(b.op("select", {below, b.scalar(DType::f32, std::numbers::pi), b.scalar(DType::f32, 0)}));
+}
+
 void square_op(Node& n) {
     const DType dtype = n.type("self").dtype;
     const Value x = n.tensor("self", dtype == DType::boolean ? DType::i64 : dtype);
@@ -375,6 +395,18 @@ constexpr OpImporter elementwise_importers[] = {
     {"arccos", of_one<arc_cosine>},
     {"atan", of_one<arc_tangent>},
     {"arctan", of_one<arc_tangent>},
+    {"view_as_complex", complex_numbers, view},
+    {"complex", complex_numbers},
+    {"polar", complex_numbers},
+    {"view_as_real", real_number, view},
+    {"real", real_number, view},
+    {"imag", real_number, view},
+    {"angle", real_number},
+    {"_conj", real_number, view},
+    {"conj", real_number, view},
+    {"_conj_physical", real_number},
+    {"conj_physical", real_number},
+    {"resolve_conj", real_number, view},
     {"atan2", angle_of_two},
     {"arctan2", angle_of_two},
     {"square", square_op, own_memory, computed},

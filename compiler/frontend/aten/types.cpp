@@ -79,6 +79,15 @@ std::optional<ScalarType> scalar_type_named(std::string_view name) {
     return std::nullopt;
 }
 
+ScalarType part_of_complex(ScalarType type) {
+    switch (type) {
+        case ScalarType::c32: return ScalarType::f16;
+        case ScalarType::c64: return ScalarType::f32;
+        case ScalarType::c128: return ScalarType::f64;
+        default: return ScalarType::unknown;
+    }
+}
+
 bool is_widened(ScalarType type) {
     switch (type) {
         case ScalarType::u8:

@@ -39,6 +39,8 @@ std::optional<DType> stored_float(ScalarType type);  // what the file holds, of 
 std::size_t stored_size(ScalarType type);            // bytes of an element, where dtype_of knows the type
 std::string name_of(ScalarType type);                // torch's own: "torch.float16"
 std::optional<ScalarType> scalar_type_named(std::string_view name);  // "f16", of those that we have
+// Of complex numbers the type of their parts; of others `unknown`.
+ScalarType part_of_complex(ScalarType type);
 // Of integers that are wider here than in the model: sums and products would not wrap around as they do there.
 bool is_widened(ScalarType type);
 

@@ -80,6 +80,9 @@ void Importer::import_outputs() {
         const std::string key = leaf < program_->output_names.size() ? program_->output_names[leaf] : "";
         ++leaf;
         const aten::Binding value = resolve(output.value);
+        if (value.kind == aten::Binding::Kind::complex)
+            fail(fmt::format("the result {} is of complex numbers", key.empty() ? output.value.text : key),
+                 "return pairs of real numbers: torch.view_as_real(x)");
         if (value.kind != aten::Binding::Kind::tensor) {
             report_.done("output", key.empty() ? std::to_string(leaf - 1) : key, "is no tensor: left out");
             continue;

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "compiler/frontend/aten/complex.h"
 #include "compiler/frontend/pt2/importer.h"
 #include "compiler/frontend/pt2/shape_expression.h"
 #include "compiler/frontend/shared/inputs.h"
@@ -186,7 +187,9 @@ void Importer::import_tensors() {
             }
         }
         const Payload& payload = program_->payloads.at(spec.target);
-        dtype(payload.meta->type, what);
+        const ScalarType part = aten::part_of_complex(payload.meta->type);
+        const bool pairs = part != ScalarType::unknown && !parameter;
+        dtype(pairs ? part : payload.meta->type, what);
         ArgInfo info;
         info.kind = parameter ? ArgInfo::Kind::parameter : ArgInfo::Kind::constant;
         if (const auto statistic = statistics_.find(spec.name); statistic != statistics_.end() && !parameter) {
@@ -219,7 +222,7 @@ void Importer::import_tensors() {
             first.emplace(place, main.arguments.size());
         }
         const Value v = main.add_argument(type, value_name(spec.target), std::move(info));
-        aten::Binding binding = aten::Binding::of(v);
+        aten::Binding binding = pairs ? aten::complex_of_pairs(builder_, v) : aten::Binding::of(v);
         (parameter ? binding.parameter : binding.buffer) = spec.target;
         bind(spec.name, std::move(binding));
     }

@@ -22,6 +22,14 @@ aten::StoredTensor stored(const std::string& name, const Payload& payload) {
     for (const Size& size : payload.meta->sizes) out.dims.push_back(fixed(size));
     for (const Size& stride : payload.meta->strides) out.strides.push_back(fixed(stride));
     out.offset = fixed(payload.meta->offset);
+    if (const auto part = aten::part_of_complex(out.type);
+        part != aten::ScalarType::unknown) {  // pairs of real numbers
+        out.type = part;
+        out.dims.push_back(2);
+        for (std::int64_t& stride : out.strides) stride *= 2;
+        out.strides.push_back(1);
+        out.offset *= 2;
+    }
     return out;
 }
 

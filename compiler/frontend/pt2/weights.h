@@ -17,8 +17,8 @@ class Weights {
     Weights(std::shared_ptr<const ZipArchive> archive, std::shared_ptr<const Program> program)
         : archive_(std::move(archive)), program_(std::move(program)) {}
 
-    // Of a parameter, a buffer or a constant by its name in the model. Throws UserError: not in the archive, of a type
-    // that is not ours, pickled, beyond its storage.
+    // Of a parameter, a buffer or a constant by its name in the model; complex numbers are pairs in a last dimension.
+    // Throws UserError: not in the archive, of a type that is not ours, pickled, beyond its storage.
     Type type(const std::string& name) const;
     // The elements in order, f32 or integers, not read yet; `missing` says why there are none.
     std::shared_ptr<const WeightSource> source(const std::string& name) const;

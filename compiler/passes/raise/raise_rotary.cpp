@@ -109,6 +109,89 @@ std::optional<RotaryMatch> match_partial(const Definitions& d, const Op& op) {
     return m;
 }
 
+// A product of complex numbers, as their parts side by side: [re cos - im sin, re sin + im cos] of pairs of neighbours.
+struct PairsMatch {
+    Value pairs;     // (B,T,NH,P,2) or (B,NH,T,P,2)
+    Value cos, sin;  // rows of P
+    bool positions_first = true;
+    Matched matched;
+};
+
+// The operand of a reshape that adds or drops a last dimension of one.
+std::optional<Value> without_column(const Definitions& d, Value v, Matched& matched) {
+    const Op* reshape = d.op(v, "reshape");
+    if (reshape == nullptr) return std::nullopt;
+    Dims more = d.type(v).dims, less = d.type(reshape->operands[0]).dims;
+    if (more.size() < less.size()) std::swap(more, less);
+    if (more.size() != less.size() + 1 || more.back() != 1) return std::nullopt;
+    matched.add(reshape);
+    return reshape->operands[0];
+}
+
+// Which half of pairs v is: its 0th or its 1st members.
+std::optional<Cut> member_of_pairs(const Definitions& d, Value v, Matched& matched) {
+    const std::optional<Value> column = without_column(d, v, matched);
+    std::optional<Cut> cut = column ? last_cut(d, *column, matched) : std::nullopt;
+    if (!cut || d.type(cut->of).dims.back() != 2 || cut->end != cut->begin + 1) return std::nullopt;
+    return cut;
+}
+
+struct Term {
+    std::int64_t member = 0;  // of the pairs
+    Value pairs, table;
+};
+
+std::optional<Term> term_of(const Definitions& d, Value v, Matched& matched) {
+    const Op* mul = d.op(v, "mul");
+    if (mul == nullptr) return std::nullopt;
+    for (std::size_t k = 0; k < 2; ++k) {
+        const std::optional<Cut> cut = member_of_pairs(d, mul->operands[k], matched);
+        if (!cut) continue;
+        matched.add(mul);
+        return Term{cut->begin, cut->of, mul->operands[1 - k]};
+    }
+    return std::nullopt;
+}
+
+// Two terms of one sum or difference, that of the 0th members first.
+std::optional<std::pair<Term, Term>> terms_of(const Definitions& d, const Op* op, Matched& matched) {
+    if (op == nullptr) return std::nullopt;
+    std::optional<Term> first = term_of(d, op->operands[0], matched), second = term_of(d, op->operands[1], matched);
+    if (!first || !second || first->pairs != second->pairs || first->member == second->member) return std::nullopt;
+    matched.add(op);
+    if (first->member == 1) {
+        if (op->name != "add") return std::nullopt;
+        std::swap(first, second);
+    }
+    return std::pair{*first, *second};
+}
+
+std::optional<PairsMatch> match_pairs(const Definitions& d, const Op& op) {
+    if (op.name != "concat" || last_concat(d, op.results[0]) == nullptr) return std::nullopt;
+    PairsMatch m;
+    const std::optional<Value> real = without_column(d, op.operands[0], m.matched),
+                               imaginary = without_column(d, op.operands[1], m.matched);
+    if (!real || !imaginary) return std::nullopt;
+    const auto x = terms_of(d, d.op(*real, "sub"), m.matched), y = terms_of(d, d.op(*imaginary, "add"), m.matched);
+    if (!x || !y || x->first.pairs != y->first.pairs || x->first.table != y->second.table ||
+        x->second.table != y->first.table)
+        return std::nullopt;
+    m.pairs = x->first.pairs;
+    m.cos = x->first.table;
+    m.sin = x->second.table;
+    const Dims& dims = d.type(m.pairs).dims;
+    Dims table = d.type(m.cos).dims;
+    if (dims.size() != 5 || d.type(m.sin) != d.type(m.cos) || d.type(m.cos).dtype != d.type(m.pairs).dtype ||
+        table.size() > 4)
+        return std::nullopt;
+    while (table.size() < 4) table.insert(table.begin(), 1);
+    const bool rows = (table[0] == 1 || table[0] == dims[0]) && table[3] == dims[3];
+    m.positions_first = table[2] == 1 && table[1] == dims[1];
+    if (!rows || (!m.positions_first && !(table[1] == 1 && table[2] == dims[2]))) return std::nullopt;
+    m.matched.add(&op);
+    return m;
+}
+
 // Where the positions stand in x, from the shape of the tables: 1 or 2; nullopt with a reason where the shape does not
 // fit.
 std::optional<std::size_t> position_axis(const Definitions& d, const RotaryMatch& m, std::string& why) {
@@ -199,11 +282,45 @@ void emit(Rewriter& rewriter, Tables& tables, const Definitions& d, const Op& op
     report.done("rotary", where(provenance), replaced_text(provenance));
 }
 
+void emit_pairs(Rewriter& rewriter, Tables& tables, const Definitions& d, const Op& op, const PairsMatch& m,
+                Report& report) {
+    Builder& b = rewriter.builder();
+    const Provenance provenance = m.matched.provenance();
+    const Dims dims = d.type(m.pairs).dims, from = d.type(m.cos).dims;
+    const Dims order = m.positions_first ? Dims{0, 1, 2, 3} : Dims{0, 2, 1, 3};
+    const std::int64_t T = m.positions_first ? dims[1] : dims[2], rotated = 2 * dims[3];
+    const std::int64_t batch = from.size() == 4 ? from[0] : 1;
+    // A row for each position, in which both members of a pair have a column.
+    const auto table = [&](Value v, const char* name) {
+        const Dims column = {batch, T, dims[3], 1}, both = {batch, T, dims[3], 2}, to = {batch, T, rotated};
+        if (ConstPtr known = d.constant(v)) {
+            ConstPtr& doubled = tables[{known, to}];
+            if (!doubled) doubled = reshape_constant(broadcast_constant(reshape_constant(known, column), both), to);
+            if (doubled) return b.constant(doubled, name);
+        }
+        const Value rows = b.reshape(b.broadcast_to(b.reshape(rewriter.now(v), column), both), to);
+        b.function().info(rows).name = name;
+        return rows;
+    };
+    b.set_provenance(place(provenance));
+    const Value x = b.transpose(b.reshape(rewriter.now(m.pairs), {dims[0], dims[1], dims[2], rotated}), order);
+    const Value cos = table(m.cos, "cos"), sin = table(m.sin, "sin");
+    b.set_provenance(provenance);
+    const Value y = b.op("rotary", {x, cos, sin}, {{"style", std::string("interleaved")}});
+    b.set_provenance(place(provenance));
+    rewriter.replace(op, std::vector<Value>{b.reshape(b.transpose(y, order), dims)});
+    report.done("rotary", where(provenance), replaced_text(provenance));
+}
+
 void raise_rotary_in(Function& f, Report& report) {
     Rewriter rewriter(f);
     Tables tables;
     Definitions d(f, rewriter.old_ops());
     for (const Op& op : rewriter.old_ops()) {
+        if (const std::optional<PairsMatch> pairs = match_pairs(d, op)) {
+            emit_pairs(rewriter, tables, d, op, *pairs, report);
+            continue;
+        }
         std::optional<RotaryMatch> m = match_partial(d, op);
         if (!m) {
             const Op* user = op.results.size() == 1 ? d.only_user(op.results[0]) : nullptr;

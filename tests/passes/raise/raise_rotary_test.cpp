@@ -39,6 +39,59 @@ func @main(%q: f32[2,3,2,4] input "q", %cos: f32[1,1,3,4] constant "cos", %sin: 
     EXPECT_EQ(notes(report), "done rotary at layers.0.self_attn: from Mul, Slice, Slice, Neg, Concat, Mul, Add\n");
 }
 
+// Complex numbers that are multiplied, as Meta's Llama has them: pairs of neighbours.
+const char* const complex_product = R"(
+func @main(%q: f32[2,3,2,4] input "q", %cos: f32[1,3,1,2] constant "cos", %sin: f32[1,3,1,2] constant "sin") -> (%z) {
+  %x = reshape(%q) {dims = [2, 3, 2, 2, 2]} : f32[2,3,2,2,2]
+  %s0 = slice(%x) {axis = 4, begin = 0, end = 1, step = 1} : f32[2,3,2,2,1]
+  %re = reshape(%s0) {dims = [2, 3, 2, 2]} : f32[2,3,2,2]
+  %s1 = slice(%x) {axis = 4, begin = 1, end = 2, step = 1} : f32[2,3,2,2,1]
+  %im = reshape(%s1) {dims = [2, 3, 2, 2]} : f32[2,3,2,2]
+  %a = mul(%re, %cos) : f32[2,3,2,2]
+  %b = mul(%im, %sin) : f32[2,3,2,2]
+  %c = sub(%a, %b) : f32[2,3,2,2]
+  %d = mul(%re, %sin) : f32[2,3,2,2]
+  %e = mul(%im, %cos) : f32[2,3,2,2]
+  %f = add(%e, %d) : f32[2,3,2,2]
+  %c1 = reshape(%c) {dims = [2, 3, 2, 2, 1]} : f32[2,3,2,2,1]
+  %f1 = reshape(%f) {dims = [2, 3, 2, 2, 1]} : f32[2,3,2,2,1]
+  %y = concat(%c1, %f1) {axis = 4} : f32[2,3,2,2,2]
+  %z = reshape(%y) {dims = [2, 3, 2, 4]} : f32[2,3,2,4]
+}
+)";
+
+TEST(RaiseRotary, ProductOfComplexNumbers) {
+    EXPECT_EQ(after_pass(raise_and_simplify, complex_product), text(R"(
+func @main(%q: f32[2,3,2,4] input "q", %cos: f32[1,3,1,2] constant "cos", %sin: f32[1,3,1,2] constant "sin") -> (%rotary) {
+  %reshape = reshape(%cos) {dims = [1, 3, 2, 1]} : f32[1,3,2,1]
+  %broadcast_to = broadcast_to(%reshape) {dims = [1, 3, 2, 2]} : f32[1,3,2,2]
+  %reshape_1 = reshape(%broadcast_to) {dims = [1, 3, 4]} : f32[1,3,4]
+  %reshape_2 = reshape(%sin) {dims = [1, 3, 2, 1]} : f32[1,3,2,1]
+  %broadcast_to_1 = broadcast_to(%reshape_2) {dims = [1, 3, 2, 2]} : f32[1,3,2,2]
+  %reshape_3 = reshape(%broadcast_to_1) {dims = [1, 3, 4]} : f32[1,3,4]
+  %rotary = rotary(%q, %reshape_1, %reshape_3) {style = "interleaved"} : f32[2,3,2,4]
+}
+)"));
+}
+
+// With a conjugate, with another table, or with a row for each head it is another rotation, or none.
+TEST(RaiseRotary, OtherProductsOfComplexNumbersStay) {
+    const std::pair<const char*, const char*> changes[] = {
+        {"%c = sub(%a, %b)", "%c = add(%a, %b)"}, {"%f = add(%e, %d)", "%f = sub(%e, %d)"},
+        {"%c = sub(%a, %b)", "%c = sub(%b, %a)"}, {"%d = mul(%re, %sin)", "%d = mul(%re, %cos)"},
+        {"concat(%c1, %f1)", "concat(%f1, %c1)"}, {"%e = mul(%im, %cos)", "%e = mul(%re, %cos)"},
+    };
+    for (const auto& [from, to] : changes) {
+        std::string changed = complex_product;
+        changed.replace(changed.find(from), std::string(from).size(), to);
+        EXPECT_EQ(after_pass(raise_and_simplify, changed).find("rotary"), std::string::npos) << to;
+    }
+    std::string heads = complex_product;
+    for (std::size_t at = heads.find("f32[1,3,1,2]"); at != std::string::npos; at = heads.find("f32[1,3,1,2]"))
+        heads.replace(at, 12, "f32[1,3,2,2]");
+    EXPECT_EQ(after_pass(raise_and_simplify, heads).find("rotary"), std::string::npos);
+}
+
 TEST(RaiseRotary, PositionsBeforeHeadsAndFactorsSwapped) {
     EXPECT_EQ(after_pass(raise_and_simplify, R"(
 func @main(%x: f32[2,3,2,4] input "x", %cos: f32[2,3,1,4] constant "cos", %sin: f32[2,3,1,4] constant "sin") -> (%y) {

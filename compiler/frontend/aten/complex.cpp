@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/frontend/aten/complex.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "compiler/frontend/shared/angles.h"
+
+namespace thunderc::aten {
+namespace {
+
+struct Parts {
+    Value real, imaginary;  // none: a real operand has no such part
+};
+
+Parts parts_of(const Binding& binding) {
+    if (binding.kind == Binding::Kind::complex) return {binding.items[0].value, binding.items[1].value};
+    return {binding.value, {}};
+}
+
+// An operand by its name: complex, real, or a number.
+Parts operand(Node& n, std::string_view name) {
+    const Argument* given = n.argument(name);
+    const Binding value = given == nullptr ? Binding{} : n.importer().resolve(*given);
+    if (value.kind == Binding::Kind::complex || value.kind == Binding::Kind::tensor) return parts_of(value);
+    return {n.operand(name, DType::f32), {}};
+}
+
+Value sum(Builder& b, Value x, Value y) {
+    return !x ? y : !y ? x : b.add(x, y);
+}
+
+Value difference(Builder& b, Value x, Value y) {
+    return !y ? x : !x ? b.neg(y) : b.sub(x, y);
+}
+
+// (a + ib)(c + id) = ac - bd + i(ad + bc)
+Parts product(Builder& b, const Parts& x, const Parts& y) {
+    if (!x.imaginary && y.imaginary) return product(b, y, x);
+    if (!y.imaginary) return {b.mul(x.real, y.real), b.mul(x.imaginary, y.real)};
+    return {b.sub(b.mul(x.real, y.real), b.mul(x.imaginary, y.imaginary)),
+            b.add(b.mul(x.real, y.imaginary), b.mul(x.imaginary, y.real))};
+}
+
+Value squared_size(Builder& b, const Parts& x) {
+    return b.add(b.mul(x.real, x.real), b.mul(x.imaginary, x.imaginary));
+}
+
+void give(Node& n, const Parts& z) {
+    n.give(complex_of(z.real, z.imaginary));
+}
+
+void multiplied(Node& n) {
+    give(n, product(n.b(), operand(n, "self"), operand(n, "other")));
+}
+
+// x / y = x conj(y) / |y|²
+void divided(Node& n) {
+    Builder& b = n.b();
+    const Parts x = operand(n, "self"), y = operand(n, "other");
+    if (!y.imaginary) return give(n, {b.div(x.real, y.real), b.div(x.imaginary, y.real)});
+    const Parts z = product(b, x, {y.real, b.neg(y.imaginary)});
+    const Value size = squared_size(b, y);
+    give(n, {b.div(z.real, size), b.div(z.imaginary, size)});
+}
+
+void added(Node& n) {
+    Builder& b = n.b();
+    const Parts x = operand(n, "self"), y = operand(n, "other");
+    if (n.has("alpha") && n.number("alpha") != 1) n.fail(fmt::format("{} with a factor", n.call().target));
+    const bool less = n.op() == "sub";
+    // A part that one operand lacks has the other's shape, and not that of both.
+    const Dims dims = broadcast(b.type(x.real).dims, b.type(y.real).dims).value_or(b.type(x.real).dims);
+    const Value imaginary = less ? difference(b, x.imaginary, y.imaginary) : sum(b, x.imaginary, y.imaginary);
+    give(n, {less ? b.sub(x.real, y.real) : b.add(x.real, y.real), b.broadcast_to(imaginary, dims)});
+}
+
+void negated(Node& n) {
+    const Parts x = operand(n, "self");
+    give(n, {n.b().neg(x.real), n.b().neg(x.imaginary)});
+}
+
+void conjugate(Node& n) {
+    const Parts x = operand(n, "self");
+    give(n, {x.real, n.b().neg(x.imaginary)});
+}
+
+void real_part(Node& n) {
+    n.give(operand(n, "self").real);
+}
+
+void imaginary_part(Node& n) {
+    n.give(operand(n, "self").imaginary);
+}
+
+void size_of(Node& n) {
+    Builder& b = n.b();
+    n.give(b.op("sqrt", {squared_size(b, operand(n, "self"))}, {{"flat_at_zero", true}}));
+}
+
+void angle_of(Node& n) {
+    const Parts x = operand(n, "self");
+    n.give(angle_of_point(n.b(), x.imaginary, x.real));
+}
+
+void exponential(Node& n) {
+    Builder& b = n.b();
+    const Parts x = operand(n, "self");
+    const Value size = b.op("exp", {x.real});
+    give(n, {b.mul(size, b.op("cos", {x.imaginary})), b.mul(size, b.op("sin", {x.imaginary}))});
+}
+
+// In the last dimension, side by side.
+void as_real(Node& n) {
+    Builder& b = n.b();
+    const Parts x = operand(n, "self");
+    Dims column = b.type(x.real).dims;
+    column.push_back(1);
+    n.give(b.op("concat", {b.reshape(x.real, column), b.reshape(x.imaginary, column)},
+                {{"axis", static_cast<std::int64_t>(column.size()) - 1}}));
+}
+
+// What is complex stays so, in f32.
+void itself(Node& n) {
+    const Parts x = operand(n, "self");
+    if (const std::optional<ScalarType> type = n.scalar_type("dtype");
+        type && *type != ScalarType::c64 && *type != ScalarType::c128 && *type != ScalarType::c32)
+        n.fail("the imaginary parts of complex numbers are dropped", "write it with x.real");
+    give(n, x);
+}
+
+struct ComplexImporter {
+    std::string_view op;
+    void (*import)(Node&);
+};
+
+constexpr ComplexImporter computed_of_complex[] = {
+    {"mul", multiplied},
+    {"div", divided},
+    {"add", added},
+    {"sub", added},
+    {"neg", negated},
+    {"_conj", conjugate},
+    {"conj", conjugate},
+    {"_conj_physical", conjugate},
+    {"conj_physical", conjugate},
+    {"resolve_conj", itself},
+    {"real", real_part},
+    {"imag", imaginary_part},
+    {"abs", size_of},
+    {"angle", angle_of},
+    {"exp", exponential},
+    {"view_as_real", as_real},
+    {"to", itself},
+    {"_to_copy", itself},
+};
+
+// What moves elements, and computes nothing.
+constexpr std::string_view moves_parts[] = {
+    "view",      "_unsafe_view", "reshape", "flatten",      "unflatten",       "unsqueeze",        "squeeze",
+    "transpose", "permute",      "t",       "expand",       "expand_as",       "broadcast_to",     "slice",
+    "select",    "narrow",       "index",   "index_select", "clone",           "contiguous",       "alias",
+    "detach",    "cat",          "concat",  "stack",        "split",           "split_with_sizes", "chunk",
+    "unbind",    "repeat",       "flip",    "roll",         "lift_fresh_copy", "movedim",          "gather",
+    "swapaxes",
+};
+
+bool is_complex(const Binding& binding) {
+    return binding.kind == Binding::Kind::complex;
+}
+
+}  // namespace
+
+Binding complex_of(Value real, Value imaginary) {
+    Binding out;
+    out.kind = Binding::Kind::complex;
+    out.items = {Binding::of(real), Binding::of(imaginary)};
+    out.writes = std::make_shared<int>(0);
+    return out;
+}
+
+Binding complex_of_pairs(Builder& b, Value pairs) {
+    Dims dims = b.type(pairs).dims;
+    const std::int64_t last = static_cast<std::int64_t>(dims.size()) - 1;
+    dims.pop_back();
+    return complex_of(b.reshape(b.slice(pairs, last, 0, 1), dims), b.reshape(b.slice(pairs, last, 1, 2), dims));
+}
+
+void import_complex(Node& n, const OpImporter& importer, std::unordered_map<std::string, Binding>& names) {
+    const std::string op = n.op();
+    const Call& call = n.call();
+    if (!writes_in_place(call.target)) {
+        for (const ComplexImporter& one : computed_of_complex)
+            if (one.op == op) return one.import(n);
+    }
+    if (writes_in_place(call.target) ||
+        std::find(std::begin(moves_parts), std::end(moves_parts), op) == std::end(moves_parts))
+        n.fail(fmt::format("{} of complex numbers is not supported", call.target),
+               "compute with real numbers: torch.view_as_real gives pairs of them");
+    std::vector<std::string> operands, results;
+    const auto collect = [&](const Argument& argument, std::vector<std::string>& to) {
+        if (argument.kind == Argument::Kind::name) to.push_back(argument.text);
+        for (const Argument& item : argument.items)
+            if (item.kind == Argument::Kind::name) to.push_back(item.text);
+    };
+    for (const NamedArgument& argument : call.arguments) collect(argument.value, operands);
+    for (const Argument& result : call.results) collect(result, results);
+    std::map<std::string, Binding> whole;
+    for (const std::string& name : operands)
+        if (is_complex(names.at(name))) whole.emplace(name, names.at(name));
+    std::array<std::vector<Value>, 2> parts;
+    for (std::size_t part = 0; part < 2; ++part) {
+        for (const auto& [name, binding] : whole) names[name] = binding.items[part];
+        importer.import(n);
+        for (const std::string& name : results) parts[part].push_back(names.at(name).value);
+    }
+    for (auto& [name, binding] : whole) names[name] = binding;
+    for (std::size_t k = 0; k < results.size(); ++k) names[results[k]] = complex_of(parts[0][k], parts[1][k]);
+}
+
+}  // namespace thunderc::aten
