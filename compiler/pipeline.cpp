@@ -33,6 +33,7 @@
 #include "compiler/passes/raise/use_user_functions.h"
 #include "compiler/passes/recognise/bound_indices.h"
 #include "compiler/passes/recognise/check_outputs.h"
+#include "compiler/passes/recognise/check_synced_norms.h"
 #include "compiler/passes/recognise/choose_init.h"
 #include "compiler/passes/recognise/freeze_parameters.h"
 #include "compiler/passes/recognise/lift_parameters.h"
@@ -86,6 +87,7 @@ void add_recognition(PassList& list, const CompileOptions& o) {
     list.add("simplify", simplify_model);     // the transposes that lifting put in front of products cancel
     list.add("join_pieces", join_pieces);     // before anything is recognised: a row of a batch may be written as one
     list.require("check_outputs", check_outputs);
+    if (o.mesh.world() > 1) list.require("check_synced_norms", check_synced_norms);
 
     list.add("raise_norm", raise_norm);
     list.add("raise_embedding", raise_embedding);
