@@ -107,7 +107,7 @@ void ModelOptions::add_graph_to(CLI::App& app) {
         ->type_name("NAME=V,...|FILE");
     repeatable(app.add_option("--input", inputs,
                               "the type and the shape of an input, which a scripted model does not say; in place of "
-                              "a number a name that --batch, --seq and --dim bind; may be repeated"))
+                              "a number a name that --batch, --seq and --dim bind"))
         ->type_name("NAME=f32[N,...]");
     repeatable(app.add_option(
                    "--output", outputs,

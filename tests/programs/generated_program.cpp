@@ -144,7 +144,8 @@ GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& m
 }
 
 std::string GeneratedProgram::graph_file() const {
-    return fixture(graph_ + (graph_.starts_with("ep") ? ".pt2" : ".onnx")).string();
+    const bool script = graph_.starts_with("ts") || graph_.starts_with("script");
+    return fixture(graph_ + (graph_.starts_with("ep") ? ".pt2" : script ? ".pt" : ".onnx")).string();
 }
 
 std::string GeneratedProgram::configure(const std::string& options) const {

@@ -41,6 +41,19 @@ const Case cases[] = {
     {"mixtral_ep", "mixtral", "ep.loss", ""},
     {"dlrm_ep", "dlrm", "ep.loss", ""},
     {"graph_net_ep", "graph_net", "ep.loss", ""},
+    // TorchScript, traced and scripted.
+    {"resnet_train_ts", "resnet_train", "ts.logits", ""},
+    {"resnet_train_script", "resnet_train", "script.logits", "--input 'image=f32[4,3,12,12]'"},
+    {"resnet_eval_ts_dp2", "resnet_eval", "ts.logits", "--batch 2 --dp 2", 2},
+    {"vit_ts", "vit", "ts.logits", ""},
+    {"vit_ts_fsdp2", "vit", "ts.logits", "--batch 2 --fsdp 2", 2},
+    {"gru_script", "gru", "script.logits", "--input 'x=f32[4,6,5]'"},
+    {"gru_cells_script", "gru_cells", "script.loss", "--input 'x=f32[4,6,5]' --input 'y=f32[batch,6,4]' --batch 4"},
+    {"unet_script", "unet", "script.loss", "--input 'image=f32[4,2,8,8]' --input 'target=i64[4,8,8]'"},
+    {"gpt_heads_ts", "gpt_heads", "ts.loss", ""},
+    {"bert_ts", "bert", "ts.logits", ""},
+    {"mamba_ts", "mamba", "ts.loss", ""},
+    {"transformer_ts", "transformer", "ts.loss", ""},
     {"resnet_eval_noopt", "resnet_eval", "noopt_dyn.logits", "--batch 4"},
     {"resnet_eval_legacy", "resnet_eval", "legacy.logits", ""},
     {"resnet_eval_dp2", "resnet_eval", "noopt_dyn.logits", "--batch 2 --dp 2", 2},
@@ -107,8 +120,8 @@ TEST_P(Models, WithPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Models,
-                         testing::ValuesIn(in_short(cases, {"resnet_train_ep", "unet_dynamo", "lstm_packed_dyn",
-                                                            "llama_complex_ep", "mixtral_dynamo"})),
+                         testing::ValuesIn(in_short(cases, {"resnet_train_ep", "gru_script", "unet_dynamo",
+                                                            "lstm_packed_dyn", "llama_complex_ep", "mixtral_dynamo"})),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace models_test

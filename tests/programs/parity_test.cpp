@@ -33,6 +33,11 @@ const Case cases[] = {
     {"llama2_ep_dyn_loss", "llama2", "ep_dyn.loss", "--batch 1 --seq 8", "--grad-accum 2"},
     {"llama2_tied_ep", "llama2_tied", "ep.logits", "", ""},
     {"gpt2_ep_dyn_loss", "gpt2", "ep_dyn.loss", "--batch 1 --seq 8", "--grad-accum 2"},
+    // TorchScript, traced.
+    {"mlp_ts", "mlp", "ts.logits", "", ""},
+    {"llama2_ts", "llama2", "ts.logits", "--batch 1", "--grad-accum 2"},
+    {"llama2_tied_ts", "llama2_tied", "ts.logits", "", ""},
+    {"gpt2_ts", "gpt2", "ts.loss", "--batch 1", "--grad-accum 2"},
     {"llama1_noopt", "llama1", "noopt.logits", "", ""},
     {"llama2_dynamo", "llama2", "dynamo.logits", "--recompute selective", ""},
     {"llama2_dynamo23_straight", "llama2", "dynamo23.logits", "--no-roll", ""},

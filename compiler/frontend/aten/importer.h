@@ -103,6 +103,10 @@ class Importer {
     // Parameters, buffers and constants, in order.
     void import_tensors(const std::shared_ptr<const ZipArchive>& archive, std::span<const NamedTensor> tensors);
     void require_numbers_of_constants() const;
+    // Throws UsageError where --bind names what is no input.
+    void require_bound_names(const std::vector<std::string>& inputs) const;
+    // An input that --bind makes a constant of this type: of a list its numbers, of a file a tensor.
+    Value bound_constant(const std::string& name, const CompileOptions::BoundInput& given, const Type& type);
     void import_call(const Call& call);
     void import_calls(const Graph& graph);
     // What all frontends do behind the last call. `classes`: of modules, with their packages, by path.

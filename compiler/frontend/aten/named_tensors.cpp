@@ -34,10 +34,13 @@ void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, 
         std::vector<std::string> names;  // of parameters and buffers that lie there
     };
     std::map<std::string, Place> places;
+    std::map<std::string, std::vector<const NamedTensor*>> of_storage;  // parameters, by where their bytes are
     for (const NamedTensor& tensor : tensors)
         if (const std::string place = place_of(*archive, tensor.stored);
-            !place.empty() && tensor.kind == NamedTensor::Kind::parameter)
+            !place.empty() && tensor.kind == NamedTensor::Kind::parameter) {
             places[place].names.push_back(tensor.name);
+            of_storage[tensor.stored.entry].push_back(&tensor);
+        }
     Function& main = module_.main();
     for (const NamedTensor& tensor : tensors) {
         const bool parameter = tensor.kind == NamedTensor::Kind::parameter;
@@ -71,13 +74,12 @@ void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, 
                     if (name != tensor.name) others.push_back(plain(name));
             if (!others.empty())
                 report_.done("tied", tensor.name, fmt::format("also {}: one tensor", fmt::join(others, ", ")));
-            for (const NamedTensor& other : tensors)
-                if (parameter && other.kind == NamedTensor::Kind::parameter && &other != &tensor && !place.empty() &&
-                    place_of(*archive, other.stored) != place && overlap(tensor.stored, other.stored)) {
+            for (const NamedTensor* other : of_storage[tensor.stored.entry])
+                if (place_of(*archive, other->stored) != place && overlap(tensor.stored, other->stored)) {
                     report_.warning("shared storage", tensor.name,
                                     fmt::format("has numbers in common with {}, and is another tensor: the two are "
                                                 "trained apart, where the model trains them as one",
-                                                other.name));
+                                                other->name));
                     break;
                 }
             info.aliases = {std::move(others)};

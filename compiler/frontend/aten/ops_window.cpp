@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/shared/grid_sample.h"
@@ -197,6 +198,13 @@ void adaptive_average_pool(Node& n) {
     const std::size_t spatial = dimensions_of(n.op());
     const Dims result = adapted(n, spatial);
     const std::size_t rank = result.size();
+    // To one element each it is the mean of a channel.
+    if (std::all_of(result.end() - static_cast<std::ptrdiff_t>(spatial), result.end(),
+                    [](std::int64_t out) { return out == 1; })) {
+        Dims axes(spatial);
+        std::iota(axes.begin(), axes.end(), static_cast<std::int64_t>(rank - spatial));
+        return n.give(b.op("reduce_mean", {v}, {{"axes", axes}, {"keep_dims", true}}));
+    }
     for (std::size_t d = rank - spatial; d < rank; ++d) {
         Dims dims = b.type(v).dims;
         const std::int64_t in = dims[d], out = result[d];
@@ -314,9 +322,10 @@ void batch_norm_op(Node& n) {
         Dims shape(type.dims.size(), 1);
         shape[1] = type.dims[1];
         const auto column = [&](Value v) { return b.reshape(b.cast(v, type.dtype), shape); };
+        const Value scale = column(w), shift = column(bias), mean = column(n.tensor("running_mean"));
         const Value deviation = b.op("rsqrt", {b.add(column(n.tensor("running_var")), eps)});
-        const Value normal = b.mul(b.sub(n.tensor("input"), column(n.tensor("running_mean"))), deviation);
-        return n.give(b.add(b.mul(normal, column(w)), column(bias)), 0);
+        const Value normal = b.mul(b.sub(n.tensor("input"), mean), deviation);
+        return n.give(b.add(b.mul(normal, scale), shift), 0);
     }
     const double numbers = static_cast<double>(type.elements()) / static_cast<double>(type.dims[1]);
     if (numbers < 2)

@@ -25,7 +25,6 @@ class Importer final : public aten::Importer {
   private:
     void refuse_changes() const;
     void import_inputs();
-    Value bound_constant(const std::string& name, const CompileOptions::BoundInput& given, const TensorMeta& meta);
     void import_tensors();
     void check_ranges() const;
     void find_statistics(const Graph& graph);

@@ -22,50 +22,11 @@ constexpr std::int64_t largest_size = std::int64_t{1} << 40;
 
 }  // namespace
 
-// An input that --bind makes a constant: of a list its numbers, of a file a tensor.
-Value Importer::bound_constant(const std::string& name, const CompileOptions::BoundInput& given,
-                               const TensorMeta& meta) {
-    const auto refuse = [&](std::string what, std::string expected, std::string actual) {
-        Diagnostic d;
-        d.message = fmt::format("--bind {}: {}", name, what);
-        d.expected = std::move(expected);
-        d.actual = std::move(actual);
-        d.help = "give a tensor of the input's shape and type: --bind FILE";
-        throw UsageError(std::move(d));
-    };
-    const std::optional<Dims> wanted = dims(meta);
-    if (!wanted) refuse("the input's shape is not fixed", "", "");
-    Tensor out(Type::tensor(dtype(meta.type, "the input " + name), *wanted));
-    const Dims& has = given.values.type.dims;
-    if (given.shaped ? has != *wanted : given.values.size() != out.size())
-        refuse("the input has another shape", fmt::format("[{}]", thunderc::to_string(*wanted)),
-               given.shaped ? fmt::format("[{}]", thunderc::to_string(has))
-                            : fmt::format("{} numbers", given.values.size()));
-    for (std::int64_t k = 0; k < out.size(); ++k) {
-        const double value = given.values.at(k);
-        if (!out.floating() && std::floor(value) != value)
-            refuse(fmt::format("{} is no whole number", value), aten::name_of(meta.type), "");
-        if (!out.floating() && !given.values.floating())
-            out.i[static_cast<std::size_t>(k)] = given.values.i[static_cast<std::size_t>(k)];
-        else
-            out.set(k, value);
-    }
-    return builder_.constant(ConstExpr::dense(std::move(out)));
-}
-
 void Importer::import_inputs() {
-    for (const auto& [name, given] : options_.bound)
-        if (std::none_of(program_->inputs.begin(), program_->inputs.end(), [&n = name](const InputSpec& spec) {
-                return spec.kind == InputSpec::Kind::input && spec.name == n;
-            })) {
-            Diagnostic d;
-            d.message = fmt::format("--bind {}: the model has no such input", name);
-            std::vector<std::string> names;
-            for (const InputSpec& spec : program_->inputs)
-                if (spec.kind == InputSpec::Kind::input) names.push_back(spec.name);
-            d.help = names.empty() ? "it has none" : fmt::format("its inputs are {}", fmt::join(names, ", "));
-            throw UsageError(std::move(d));
-        }
+    std::vector<std::string> names;
+    for (const InputSpec& spec : program_->inputs)
+        if (spec.kind == InputSpec::Kind::input) names.push_back(spec.name);
+    require_bound_names(names);
 
     std::vector<DeclaredInput> declared;
     std::vector<const TensorMeta*> metas;
@@ -80,7 +41,15 @@ void Importer::import_inputs() {
             fail(fmt::format("the input {} is a number, which is not supported", spec.name),
                  "make it a constant of the model, or a tensor");
         if (const auto given = options_.bound.find(spec.name); given != options_.bound.end()) {
-            bind(spec.name, aten::Binding::of(bound_constant(spec.name, given->second, *of)));
+            const std::optional<Dims> wanted = dims(*of);
+            if (!wanted) {
+                Diagnostic d;
+                d.message = fmt::format("--bind {}: the input's shape is not fixed", spec.name);
+                d.help = "export the model with a fixed shape of it";
+                throw UsageError(std::move(d));
+            }
+            const Type type = Type::tensor(dtype(of->type, "the input " + spec.name), *wanted);
+            bind(spec.name, aten::Binding::of(bound_constant(spec.name, given->second, type)));
             continue;
         }
         DeclaredInput& one = declared.emplace_back(DeclaredInput{spec.name, {}});

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "compiler/frontend/torchscript/interpreter.h"
@@ -334,8 +335,13 @@ Item nothing_at_all(const OperatorCall& call) {
     static_cast<void>(call);
     return {};
 }
-Item scripting(const OperatorCall& call) {
+Item truth_of_state(const OperatorCall& call) {  // what torch is doing
     return Item::of(call.name == "is_scripting");
+}
+
+Item kind_of_device(const OperatorCall& call) {
+    static_cast<void>(call);
+    return Item::of_text("cpu");
 }
 
 Item range_length(const OperatorCall& call) {
@@ -360,6 +366,16 @@ Item reduced_list(const OperatorCall& call) {
         out = of_two(both).value_or(out);
     }
     return out;
+}
+
+// any() and all() of a list of numbers.
+Item joined_truth(const OperatorCall& call) {
+    bool any = false, all = true;
+    for (const Item& item : list_of(call)) {
+        any = any || item.number != 0;
+        all = all && item.number != 0;
+    }
+    return Item::of(call.name == "any" ? any : all);
 }
 
 Item sorted_list(const OperatorCall& call) {
@@ -391,11 +407,15 @@ const std::map<std::string_view, Builtin>& plain_functions() {
         {"device", an_option},
         {"prim.device", an_option},
         {"prim.layout", an_option},
+        {"prim.type", kind_of_device},
         {"Generator", an_option},
         {"warn", nothing_at_all},
         {"prim.Print", nothing_at_all},
-        {"is_scripting", scripting},
-        {"is_tracing", scripting},
+        {"is_scripting", truth_of_state},
+        {"is_tracing", truth_of_state},
+        {"is_autocast_enabled", truth_of_state},
+        {"is_autocast_cpu_enabled", truth_of_state},
+        {"is_inference_mode_enabled", truth_of_state},
         {"__range_length", range_length},
         {"__derive_index", derived_index},
     };
@@ -449,6 +469,25 @@ Tensor tensor_of_numbers(const Item& value) {
     return out;
 }
 
+bool is_plain_function(const std::string& name) {
+    static const std::set<std::string_view> more = {"size",
+                                                    "dim",
+                                                    "numel",
+                                                    "eq",
+                                                    "ne",
+                                                    "floordiv",
+                                                    "__not__",
+                                                    "sorted",
+                                                    "tensor",
+                                                    "is_floating_point",
+                                                    "is_grad_enabled",
+                                                    "as_tensor",
+                                                    "is_complex",
+                                                    "is_contiguous",
+                                                    "set_grad_enabled"};
+    return plain_functions().contains(name) || list_functions().contains(name) || more.contains(name);
+}
+
 std::optional<Item> without_tensors(const OperatorCall& call) {
     if (const auto at = plain_functions().find(call.name); at != plain_functions().end()) return at->second(call);
     if (call.arguments.empty()) return std::nullopt;
@@ -463,6 +502,7 @@ std::optional<Item> without_tensors(const OperatorCall& call) {
         if (call.name == "max" || call.name == "min" || call.name == "sum" || call.name == "prim.max" ||
             call.name == "prim.min")
             return reduced_list(call);
+        if (call.name == "any" || call.name == "all") return joined_truth(call);
         if (call.name == "sorted" || call.name == "sort") return sorted_list(call);
     }
     if (call.arguments.size() == 2) return of_two(call);

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "compiler/frontend/torchscript/torchscript_frontend.h"
@@ -39,7 +40,11 @@ Importer::Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptio
       library_(*archive_, root_),
       data_(read_pickle(*archive_, root_ + std::string(data_end), root_ + "data/")),
       constants_(read_pickle(*archive_, root_ + "constants.pkl", root_ + "constants/")),
-      modules_(modules_of(*archive_, data_, library_)) {}
+      modules_(modules_of(*archive_, data_, library_)) {
+    if (archive_->find(root_ + "version") == nullptr) return;
+    const std::string text = archive_->text(root_ + "version");
+    std::from_chars(text.data(), text.data() + text.size(), version_);
+}
 
 Module Importer::run() {
     if (archive_->find(root_ + "byteorder") != nullptr && archive_->text(root_ + "byteorder") == "big")
@@ -52,6 +57,9 @@ Module Importer::run() {
     const FunctionCode* forward = root.code->method("forward");
     if (forward == nullptr)
         fail(fmt::format("{} has no method forward", class_name(root.type)), "save a module that has one");
+    if (traced)
+        report_.done("trace", aten::plain(class_name(root.type)),
+                     "keeps what was computed, and no torch.no_grad() around it; detach() it keeps");
     refuse_frozen();
     std::unordered_map<std::string, Item> given = import_inputs(*forward);
     import_tensors(archive_, modules_.tensors);
@@ -185,9 +193,10 @@ Item Importer::call(const OperatorCall& call, const Place& place, bool gradients
         fail_at(place, fmt::format("the loops of the model make more than {} calls", most_calls),
                 "shorten the sequence or the loop");
     const std::string target = "aten." + call.name;
-    if (aten::find_importer(target) == nullptr)
-        fail_at(place, fmt::format("the operator {} is not supported", call.name),
-                "write it with operators that are, or export the model with torch.export.save or torch.onnx.export");
+    if (aten::find_importer(target) == nullptr) refuse_operator(call.name, place);
+    if (version_ < 4 && (call.name == "div" || call.name == "div_") && !is_float_division(call))
+        fail_at(place, "the archive is of PyTorch before 1.6, where integers were divided otherwise",
+                "load and save it with a later version of PyTorch");
     Conversions conversions;
     conversions.as_tensor = [&](const Item& number) { return constant(tensor_of_numbers(number)).text; };
     conversions.as_number = [&](const Item& tensor, bool whole) -> std::optional<Item> {
@@ -204,6 +213,27 @@ Item Importer::call(const OperatorCall& call, const Place& place, bool gradients
                 "numbers that shapes depend on have to be known when compiling");
     }
     return imported(call, std::move(*found), place, gradients);
+}
+
+// All that the code calls at once, so that nobody has to try again and again.
+void Importer::refuse_operator(const std::string& name, const Place& place) const {
+    std::set<std::string> others;
+    for (const std::string& called : library_.names_called())
+        if (called != name && called.find('.') == std::string::npos &&
+            aten::find_importer("aten." + called) == nullptr && !is_plain_function(called))
+            others.insert(called);
+    fail_at(place,
+            others.empty() ? fmt::format("the operator {} is not supported", name)
+                           : fmt::format("the operator {} is not supported, nor are others that the code has: {}", name,
+                                         fmt::join(others, ", ")),
+            "write it with operators that are, or export the model with torch.export.save or torch.onnx.export");
+}
+
+// Whether one of the first two is a number with fractions.
+bool Importer::is_float_division(const OperatorCall& call) const {
+    return std::any_of(call.arguments.begin(), call.arguments.end(), [&](const Item& item) {
+        return item.kind == Item::Kind::number || (item.kind == Item::Kind::tensor && is_float(type(item).dtype));
+    });
 }
 
 Item Importer::imported(const OperatorCall& call, MatchedCall found, const Place& place, bool gradients) {

@@ -54,6 +54,8 @@ class Importer final : public aten::Importer, private Operators {
     Item imported(const OperatorCall& call, MatchedCall matched, const Place& place, bool gradients);
     Item item_of(const std::string& name) const;
     std::string unique(const std::string& wanted);
+    [[noreturn]] void refuse_operator(const std::string& name, const Place& place) const;
+    bool is_float_division(const OperatorCall& call) const;
 
     std::shared_ptr<const ZipArchive> archive_;
     std::string root_;  // the folder of the archive's entries, with its slash
@@ -65,6 +67,7 @@ class Importer final : public aten::Importer, private Operators {
     std::map<std::string, int> names_taken_;
     std::set<std::string> output_names_;
     std::size_t calls_ = 0;
+    int version_ = 3;  // of the archive's operators
 };
 
 }  // namespace thunderc::torchscript

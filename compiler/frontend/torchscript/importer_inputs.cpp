@@ -13,7 +13,6 @@
 namespace thunderc::torchscript {
 namespace {
 
-constexpr std::int64_t most_of_constant = 1024;  // elements that are a number of the code, not a frozen weight
 constexpr int deepest_output = 32;
 
 bool is_tensor_type(const std::string& type) {
@@ -112,6 +111,10 @@ void Importer::bind_declared() {
         ArgInfo info = input_info(input, options_, report_);
         const Type type = Type::tensor(dtype(types_[k], "the input " + input.name), input.dims);
         names_taken_[input.name] = 1;
+        if (const auto given = options_.bound.find(input.name); given != options_.bound.end()) {
+            bind(input.name, aten::Binding::of(bound_constant(input.name, given->second, type)));
+            continue;
+        }
         bind(input.name, aten::Binding::of(module_.main().add_argument(type, value_name(input.name), std::move(info))));
     }
 }
@@ -135,14 +138,25 @@ std::unordered_map<std::string, Item> Importer::import_inputs(const FunctionCode
             given.emplace(p.name, Item::tensor(p.name));
             continue;
         }
+        if (const auto number = options_.bound.find(p.name);
+            number != options_.bound.end() && number->second.values.size() == 1) {
+            const Tensor& values = number->second.values;
+            given.emplace(p.name, p.type == "float"  ? Item::of(values.at(0))
+                                  : p.type == "bool" ? Item::of(values.at(0) != 0)
+                                                     : Item::of(static_cast<std::int64_t>(values.at(0))));
+            continue;
+        }
         if (p.optional) continue;
         if (p.type.starts_with("Optional[")) {
             given.emplace(p.name, Item{});
             continue;
         }
         fail(fmt::format("the input {} of the model is of type {}, which is not supported", p.name, p.type),
-             "save a model whose forward() takes tensors, and has defaults for all else");
+             p.type == "int" || p.type == "float" || p.type == "bool"
+                 ? fmt::format("say what it is: --bind {}=1", p.name)
+                 : "save a model whose forward() takes tensors, and has defaults for all else");
     }
+    require_bound_names(names);
     for (const auto& [name, shape] : options_.inputs)
         if (std::find(names.begin(), names.end(), name) == names.end()) {
             Diagnostic d;

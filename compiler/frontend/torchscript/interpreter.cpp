@@ -232,11 +232,7 @@ Item Interpreter::evaluate(const Expr& expr, Frame& frame) {
 
 Item Interpreter::name(const Expr& expr, Frame& frame) {
     const auto at = frame.names.find(expr.text);
-    if (at != frame.names.end()) {
-        if (at->second.kind == Item::Kind::uninitialized)
-            fail_at(frame.place, fmt::format("{} has no value here", expr.text), "save the model again");
-        return at->second;
-    }
+    if (at != frame.names.end()) return at->second;
     fail_at(frame.place, fmt::format("the name {} is read before it has a value", expr.text), "save the model again");
 }
 

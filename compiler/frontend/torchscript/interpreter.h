@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -95,6 +96,7 @@ class Interpreter {
 // What torch computes without tensors: of numbers, texts, lists. nullopt where it is an operator on tensors. Throws
 // UserError where the operands cannot be.
 std::optional<Item> without_tensors(const OperatorCall& call);
+bool is_plain_function(const std::string& name);  // one of these, of whatever is given
 // The numbers of a nested list as a tensor: torch.tensor([[1, 2], [3, 4]]).
 Tensor tensor_of_numbers(const Item& value);
 bool equal(const Item& a, const Item& b);

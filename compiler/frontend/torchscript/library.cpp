@@ -6,6 +6,21 @@
 namespace thunderc::torchscript {
 namespace {
 
+void add_calls(const Expr& e, std::set<std::string>& out) {
+    if (e.kind == Expr::Kind::call && e.items.front().kind == Expr::Kind::attribute &&
+        e.items.front().items.front().kind == Expr::Kind::name && e.items.front().items.front().text == "torch")
+        out.insert(e.items.front().text);
+    for (const Expr& item : e.items) add_calls(item, out);
+}
+
+void add_calls(const std::vector<Statement>& body, std::set<std::string>& out) {
+    for (const Statement& statement : body) {
+        add_calls(statement.value, out);
+        add_calls(statement.body, out);
+        add_calls(statement.otherwise, out);
+    }
+}
+
 template <typename Code>
 const Code* named(const std::vector<Code>& all, const std::string& name) {
     const auto at = std::find_if(all.begin(), all.end(), [&](const Code& code) { return code.name == name; });
@@ -22,6 +37,16 @@ std::string Library::file_of(const std::string& name) {
     std::string path = name.substr(0, std::min(name.rfind('.'), name.size()));
     std::replace(path.begin(), path.end(), '.', '/');
     return path + ".py";
+}
+
+std::set<std::string> Library::names_called() const {
+    std::set<std::string> out;
+    for (const auto& [path, file] : files_) {
+        for (const ClassCode& code : file->classes)
+            for (const FunctionCode& method : code.methods) add_calls(method.body, out);
+        for (const FunctionCode& function : file->functions) add_calls(function.body, out);
+    }
+    return out;
 }
 
 const FileCode* Library::file(const std::string& name) {

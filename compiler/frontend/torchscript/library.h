@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "compiler/frontend/shared/zip_archive.h"
@@ -19,6 +20,8 @@ class Library {
     // By a name with its packages: "__torch__.torch.nn.modules.linear.Linear". nullptr: there is none.
     const ClassCode* find_class(const std::string& name);
     const FunctionCode* find_function(const std::string& name);
+    // Functions of torch that the files which were asked for call: "add", "add_".
+    std::set<std::string> names_called() const;
     // The file of a class or a function of that name.
     static std::string file_of(const std::string& name);
 
