@@ -15,16 +15,30 @@ int main(int argc, char** argv) try {
     Model model(trainer.arenas(), trainer.streams());
     // On a GPU each part of the step is captured once and replayed.
     thunder::Stream& stream = trainer.stream();
-    thunder::Graph weigh, forward_backward[thunder::MicroStep::kinds], update;
+    thunder::Graph weigh, forward, forward_backward[thunder::MicroStep::kinds], update;
 
-    while (trainer.begin_step()) {
-        // A mean over the step's tokens needs their number before the first backward pass.
+    // A mean over a step's tokens needs their number before its first backward pass.
+    const auto weigh_loss = [&] {
         const bool weighted = PROGRAM.loss != thunder::Loss::average;
         for (std::int64_t micro = 0; weighted && micro < trainer.micro_steps(); ++micro) {
             trainer.load_batch(micro);
             weigh.run(stream, [&] { model.loss_weight(); });
         }
         trainer.set_loss_gradient();
+    };
+    // The loss of batches that are not trained on.
+    const auto evaluate = [&] {
+        weigh_loss();
+        for (std::int64_t micro = 0; micro < trainer.micro_steps(); ++micro) {
+            trainer.load_batch(micro);
+            forward.run(stream, [&] { model.forward(trainer.micro_step(0)); });
+        }
+        trainer.end_evaluation();
+    };
+
+    if (trainer.begin_evaluation()) evaluate();
+    while (trainer.begin_step()) {
+        weigh_loss();
         for (std::int64_t micro = 0; micro < trainer.micro_steps(); ++micro) {
             trainer.load_batch(micro);
             // The first overwrites gradients, later ones add to them; after the last they are complete on all ranks.
@@ -34,6 +48,7 @@ int main(int argc, char** argv) try {
         trainer.gradients_are_ready();
         update.run(stream, [&] { model.update(); });
         trainer.end_step();
+        if (trainer.begin_evaluation()) evaluate();
     }
     return trainer.finish();
 } catch (...) {

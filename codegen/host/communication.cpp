@@ -110,18 +110,17 @@ const std::string& Communication::stream_of(const Op& op) const {
     return streams_[static_cast<std::size_t>(at - module_->streams.begin())].name;
 }
 
-std::vector<std::size_t> Communication::streams_of(const Function& function) const {
+std::vector<std::size_t> Communication::streams_of(std::span<const Op> ops) const {
     std::set<std::string> used;
-    auto visit = [&](auto&& self, const Function& f) -> void {
-        if (f.name == norm_function) return;
-        for (const Op& op : f.ops) {
+    auto visit = [&](auto&& self, std::span<const Op> all) -> void {
+        for (const Op& op : all) {
             if (!op.stream.empty()) used.insert(op.stream);
             if (!is_loop(op)) continue;
             const Function& body = callee(*module_, op);
-            if (body.is_loop_body()) self(self, body);
+            if (body.is_loop_body()) self(self, body.ops);
         }
     };
-    visit(visit, function);
+    visit(visit, ops);
     std::vector<std::size_t> out;
     for (std::size_t k = 0; k < streams_.size(); ++k)
         if (used.contains(module_->streams[k])) out.push_back(k);

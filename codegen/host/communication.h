@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,8 +39,8 @@ class Communication {
     };
     const std::vector<StreamName>& streams() const { return streams_; }
     const std::string& stream_of(const Op& op) const;  // its name; of what computes "stream"
-    // Those that the function's text has ops on, loops included, by their places in `streams`.
-    std::vector<std::size_t> streams_of(const Function& function) const;
+    // Those that have one of these ops of an entry function, or one of their loops, by their places in `streams`.
+    std::vector<std::size_t> streams_of(std::span<const Op> ops) const;
 
     // The name of the scalar under which the op, of a function or of the body of `loop`, is there; "" for always.
     std::string flag(const Function& function, const Op* loop, const Op& op) const;

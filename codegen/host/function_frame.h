@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct FunctionPrinter::Frame {
     std::map<Value, std::string> expressions;  // of values that are no local pointer: "saved.qkv"
     const Op* loop = nullptr;                  // whose body this is, printed in its for statement
     const Frame* outside = nullptr;            // of the function that has this loop
+    std::span<const Op> part = f.ops;          // of its ops: those that are printed
 };
 
 // "arenas_.scratch"; in blocks.cpp "arenas.scratch".

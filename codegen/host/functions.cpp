@@ -162,8 +162,8 @@ void FunctionPrinter::print_body(SourceText& out, const Function& body) const {
     out.close();
 }
 
-void FunctionPrinter::print_entry(SourceText& out, const Function& entry) const {
-    Frame frame{entry, layout_.names(entry), true, {}, nullptr, nullptr};
+void FunctionPrinter::print_entry(SourceText& out, const Function& entry, std::span<const Op> part) const {
+    Frame frame{entry, layout_.names(entry), true, {}, nullptr, nullptr, part};
     locals(out, frame);
     statements(out, frame);
 }
@@ -172,7 +172,7 @@ void FunctionPrinter::print_entry(SourceText& out, const Function& entry) const 
 std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& frame) const {
     const Function& f = frame.f;
     std::vector<bool> used(f.values.size(), false);
-    for (const Op& op : f.ops) {
+    for (const Op& op : frame.part) {
         const bool loop = is_loop(op);
         if (is_collective(op, Collective::all_reduce) && !op.attributes.has("unit") &&
             !f.type(op.results[0]).dims.empty())
@@ -236,7 +236,7 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
     bool offsets = false;
     const std::vector<Local> tensors = local_tensors(frame);
     for (const Local& local : tensors) offsets = offsets || !local.view;
-    for (const Op& op : f.ops)
+    for (const Op& op : frame.part)
         offsets = offsets || is_loop(op) || (is_function_call(op) && op.attributes.has("scratch"));
     if (offsets) {
         out.line(fmt::format("namespace offset = layout::{};", identifier(f.name)));
@@ -272,10 +272,14 @@ void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
     Frame frame{function, layout_.names(function), !function.argument_info.empty(), {}, nullptr, nullptr};
     if (!frame.entry) body_parameters(layout_, function, frame.expressions);
     std::vector<std::string> lines;
-    for (const Local& local : local_tensors(frame))
-        if (!local.view)
-            lines.push_back(fmt::format("inline constexpr std::int64_t {} = {};", frame.names[local.value.index],
-                                        function.info(local.value).placement.offset));
+    std::set<std::string> named;
+    for (const std::span<const Op> part : printed_parts(function)) {
+        frame.part = part;
+        for (const Local& local : local_tensors(frame))
+            if (const std::string& name = frame.names[local.value.index]; !local.view && named.insert(name).second)
+                lines.push_back(fmt::format("inline constexpr std::int64_t {} = {};", name,
+                                            function.info(local.value).placement.offset));
+    }
     std::set<std::string> pieces;
     auto scratch = [&](const Op& op, const Function& block, std::int64_t base) {
         if (block.scratch_bytes > 0 && pieces.insert(block.name).second)
@@ -370,7 +374,7 @@ void FunctionPrinter::comment(SourceText& out, const Frame& frame, const Op& op,
 
 void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
     std::vector<const Op*> between;  // two calls: what ranks say to each other there
-    for (const Op& op : frame.f.ops) {
+    for (const Op& op : frame.part) {
         if (is_communication(op)) {
             if (frame.f.name != update_function) between.push_back(&op);  // the norm's, which is one call
             continue;

@@ -30,8 +30,8 @@ class FunctionPrinter {
     void offsets(SourceText& out, const Function& function) const;
     // The table of units, for model.h.
     void units(SourceText& out) const;
-    // The statements of an entry function, without its braces.
-    void print_entry(SourceText& out, const Function& entry) const;
+    // The statements of an entry function, or of a part of its ops, without braces.
+    void print_entry(SourceText& out, const Function& entry, std::span<const Op> part) const;
 
   private:
     struct Frame;

@@ -3,11 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/host/communication.h"
 #include "codegen/host/gradient_flags.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
+#include "compiler/ops/collectives.h"
+#include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -26,6 +30,19 @@ std::size_t statement_count(const Function& f, const Op& op) {
     check(!call.function.empty() || !call.comment.empty(),
           fmt::format("the runtime API has no {} of such types", op.name));
     return call.function.empty() ? 0 : 1;
+}
+
+std::vector<std::span<const Op>> printed_parts(const Function& entry) {
+    const std::span<const Op> all = entry.ops;
+    if (entry.name != forward_backward_function) return {all};
+    const std::size_t end = end_of_forward(entry);
+    const std::span<const Op> forward = all.first(end), backward = all.subspan(end);
+    for (const Op& op : forward) {
+        if (!is_begin_ahead(op)) continue;
+        const auto begins = [&](const Op& loop) { return is_loop_over(loop, loop_body(op)); };
+        if (std::any_of(backward.begin(), backward.end(), begins)) return {all};
+    }
+    return {forward, backward};
 }
 
 void for_each_call(const Module& planned, const std::function<void(const Function&, const Op&)>& visit) {

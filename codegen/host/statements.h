@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "compiler/ir/module.h"
@@ -14,6 +15,10 @@ namespace thunderc {
 // How many calls the op becomes: 0 for views, constants, what another call has done, and what ranks say to each other,
 // which stands beside the calls; a loop is one.
 std::size_t statement_count(const Function& f, const Op& op);
+
+// The ops of an entry function by the functions of C++ that have them: of forward_backward its forward pass and its
+// backward pass, unless a loop of this begins in that one; of others all.
+std::vector<std::span<const Op>> printed_parts(const Function& entry);
 
 // The ops of a planned module that its text has as calls of the runtime API.
 void for_each_call(const Module& planned, const std::function<void(const Function&, const Op&)>& visit);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/host/statements.h"
 #include "codegen/text.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
@@ -27,7 +28,8 @@ std::string layout_table(const ProgramLayout& layout) {
         "`bytes` of one tensor. A tensor of n `layers` lies n times, "
         "one `stride` of bytes apart. "
         "`lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a "
-        "function in blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call" +
+        "function in blocks.cpp or model.cpp, whose calls are counted from 1, " +
+        std::string(layout.trains() ? "on from forward to backward, " : "") + "a loop over layers as one call" +
         std::string(layout.communication().any() ? ", collectives and events of streams as none" : "") +
         (layout.module().arena_bytes.contains("narrow_copies")
              ? ". A " + std::string(name_of(layout.compute_dtype())) + " copy" +
@@ -62,6 +64,7 @@ std::string result_list(const Module& module) {
 }
 
 void print_model_class(SourceText& out, const ProgramLayout& layout) {
+    const Module& module = layout.module();
     const bool trains = layout.trains();
     const char* arenas = trains ? "TrainingArenas" : "Arenas";
     out.open("class Model {");
@@ -83,11 +86,28 @@ void print_model_class(SourceText& out, const ProgramLayout& layout) {
             out.comment("Adds the weight of the micro-batch's loss to the step's.");
             out.line("void loss_weight();");
         }
-        out.comment(
-            "One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.");
-        if (ranks) out.comment("In the last one of a step the gradients become the sums of all ranks'.");
-        out.line(fmt::format("void forward_backward({});",
-                             ranks ? "thunder::MicroStep micro_step" : "thunder::WriteMode mode"));
+        const char* const argument = ranks ? "thunder::MicroStep micro_step" : "thunder::WriteMode mode";
+        const char* const passed = ranks ? "micro_step" : "mode";
+        const bool parts = printed_parts(*module.find(forward_backward_function)).size() > 1;
+        if (parts) {
+            out.comment("Adds the loss of the micro-batch to the step's.");
+            out.line(fmt::format("void forward({});", argument));
+            out.comment("Its gradients, overwritten in the first micro-step and added to later.");
+            if (ranks) out.comment("In the last one of a step they become the sums of all ranks'.");
+            out.line(fmt::format("void backward({});", argument));
+            out.comment("One micro-step.");
+            out.open(fmt::format("void forward_backward({}) {{", argument));
+            out.line(fmt::format("forward({});", passed));
+            out.line(fmt::format("backward({});", passed));
+            out.close();
+        } else {
+            out.comment(
+                "One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.");
+            if (ranks) out.comment("In the last one of a step the gradients become the sums of all ranks'.");
+            out.line(fmt::format("void forward_backward({});", argument));
+            out.comment("The backward pass begins before the forward pass ends: there is none by itself.");
+            out.line(fmt::format("void forward({}) {{}}", ranks ? "thunder::MicroStep" : "thunder::WriteMode"));
+        }
         out.comment("The norm of the gradients, clipping, and the optimizer's step.");
         out.line("void update();");
     } else {
@@ -357,23 +377,29 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     for (const Function& f : module.functions) {
         if (f.argument_info.empty()) continue;
         const bool step = f.name == forward_backward_function;
-        out.blank();
-        if (communication.any() && step)
-            out.open("void Model::forward_backward(MicroStep micro_step) {");
-        else
-            out.open(fmt::format("void Model::{}({}) {{", identifier(f.name),
-                                 step ? "[[maybe_unused]] WriteMode mode" : ""));
-        if (communication.any() && step) out.line("[[maybe_unused]] const WriteMode mode = micro_step.mode;");
-        out.line(
-            fmt::format("[[maybe_unused]] Stream& stream = {};", communication.any() ? "streams_.compute" : "stream_"));
-        for (std::size_t k : communication.streams_of(f))
-            out.line(fmt::format("Stream& {} = *streams_.communication[{}];  // {}", communication.streams()[k].name, k,
-                                 communication.streams()[k].purpose));
-        out.line(fmt::format("const Range range({});  // as a GPU's profilers show it", quote(identifier(f.name))));
-        if (step) out.comment(std::string(seed_comment(loss_form(module).kind)));
-        out.blank();
-        printer.print_entry(out, f);
-        out.close();
+        const std::vector<std::span<const Op>> parts = printed_parts(f);
+        for (std::size_t k = 0; k < parts.size(); ++k) {
+            const std::string name = parts.size() == 1 ? identifier(f.name) : k == 0 ? "forward" : "backward";
+            out.blank();
+            if (communication.any() && step)
+                out.open(fmt::format("void Model::{}([[maybe_unused]] MicroStep micro_step) {{", name));
+            else
+                out.open(fmt::format("void Model::{}({}) {{", name, step ? "[[maybe_unused]] WriteMode mode" : ""));
+            if (communication.any() && step) out.line("[[maybe_unused]] const WriteMode mode = micro_step.mode;");
+            out.line(fmt::format("[[maybe_unused]] Stream& stream = {};",
+                                 communication.any() ? "streams_.compute" : "stream_"));
+            // The norm's are within one call.
+            const std::span<const Op> printed = f.name == update_function ? std::span<const Op>() : parts[k];
+            for (std::size_t stream : communication.streams_of(printed))
+                out.line(fmt::format("[[maybe_unused]] Stream& {} = *streams_.communication[{}];  // {}",
+                                     communication.streams()[stream].name, stream,
+                                     communication.streams()[stream].purpose));
+            out.line(fmt::format("const Range range({});  // as a GPU's profilers show it", quote(name)));
+            if (step && k + 1 == parts.size()) out.comment(std::string(seed_comment(loss_form(module).kind)));
+            out.blank();
+            printer.print_entry(out, f, parts[k]);
+            out.close();
+        }
     }
     return out.str();
 }

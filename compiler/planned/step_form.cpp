@@ -55,6 +55,17 @@ bool is_step(const Module& module) {
     return module.find(update_function) != nullptr;
 }
 
+std::size_t end_of_forward(const Function& forward_backward) {
+    const auto sum = std::find(forward_backward.result_names.begin(), forward_backward.result_names.end(), "loss_sum");
+    check(sum != forward_backward.result_names.end(), "a step adds up its loss");
+    const Value total = forward_backward.results[static_cast<std::size_t>(sum - forward_backward.result_names.begin())];
+    for (std::size_t k = 0; k < forward_backward.ops.size(); ++k) {
+        const std::vector<Value>& made = forward_backward.ops[k].results;
+        if (std::find(made.begin(), made.end(), total) != made.end()) return k + 1;
+    }
+    return 0;
+}
+
 bool is_seed(const ArgInfo& info) {
     return info.kind == ArgInfo::Kind::scalar && info.names.front() == seed_scalar;
 }

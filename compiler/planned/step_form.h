@@ -23,6 +23,10 @@ inline constexpr const char* update_function = "update";
 // Whether a module is a training step that is put together: it has an update.
 bool is_step(const Module& module);
 
+// How many ops of forward_backward are the forward pass: all up to the one that adds the loss to loss_sum. What comes
+// behind it computes gradients.
+std::size_t end_of_forward(const Function& forward_backward);
+
 // What a step's loss is of what its micro-steps add up to loss_sum, and what seeds the backward pass: the scalar dloss,
 // by which loss_sum is multiplied in the end. The functions of the step say it, and everyone asks here.
 struct LossForm {

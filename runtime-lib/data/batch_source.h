@@ -33,6 +33,9 @@ class BatchSource {
     virtual void load(std::int64_t step, std::int64_t position, std::int64_t micro_step,
                       std::span<std::byte> batch) = 0;
 
+    // Steps of which each has rows of its own, before any comes again.
+    virtual std::int64_t steps() const = 0;
+
     // One line for the log.
     virtual std::string describe() const = 0;
 };

@@ -46,6 +46,8 @@ class Feed : public BatchSource {
         }
     }
 
+    std::int64_t steps() const override { return steps_; }
+
     std::string describe() const override {
         return cat("batches from ", file_.path(), " (", count_text(static_cast<std::uint64_t>(steps_), "step"),
                    asked_ > steps_ && !program_.inputs.empty() ? ", repeated" : "", ")");

@@ -78,6 +78,8 @@ class TokenWindows : public BatchSource {
         }
     }
 
+    std::int64_t steps() const override { return static_cast<std::int64_t>(windows_) / cut_.global_rows(); }
+
     std::string describe() const override {
         return cat(count_text(tokens(), "token"), " from ", path_,
                    files_.size() > 1 ? cat(" (", files_.size(), " files)") : "", ", ", count_text(windows_, "window"),

@@ -76,6 +76,11 @@ std::string json_line(const StepReport& report) {
                "}");
 }
 
+std::string json_line(const EvaluationReport& report) {
+    return cat("{\"step\":", report.step, ",\"eval_loss\":", json_number(report.loss),
+               ",\"eval_batches\":", report.batches, ",\"eval_ms\":", digits("%.3f", report.ms), "}");
+}
+
 JsonLog::JsonLog(std::string path, std::int64_t first_step) : path_(std::move(path)) {
     const std::size_t kept = bytes_before(path_, first_step);
     file_ = std::fopen(path_.c_str(), "a");
@@ -96,10 +101,9 @@ JsonLog::~JsonLog() {
     if (file_ != nullptr) std::fclose(file_);
 }
 
-void JsonLog::write(const StepReport& report) {
-    const std::string line = json_line(report) + "\n";
-    if (std::fputs(line.c_str(), file_) >= 0 && std::fflush(file_) == 0) {
-        if (bytes_) *bytes_ += line.size();
+void JsonLog::write(const std::string& line) {
+    if (std::fprintf(file_, "%s\n", line.c_str()) >= 0 && std::fflush(file_) == 0) {
+        if (bytes_) *bytes_ += line.size() + 1;
         return;
     }
     const int error = errno;
@@ -122,6 +126,11 @@ void Console::line(const std::string& text) {
 void Console::alarm(const std::string& text) {
     std::fprintf(stderr, "%s%s\n", live_ ? "\n" : "", text.c_str());
     live_ = false;
+}
+
+void Console::evaluation(const EvaluationReport& report) {
+    line(cat(report.step < 0 ? "" : cat("step ", report.step, "  "), "eval loss ", digits("%.4f", report.loss), "  (",
+             report.batches, report.batches == 1 ? " batch, " : " batches, ", digits("%.1f", report.ms / 1000), " s)"));
 }
 
 void Console::step(const StepReport& report, std::int64_t steps) {

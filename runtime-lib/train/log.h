@@ -20,10 +20,20 @@ struct StepReport {
     std::int64_t skipped = 0;
 };
 
+struct EvaluationReport {
+    std::int64_t step = 0;  // the last that was trained; -1: none was
+    double loss = 0;
+    std::int64_t batches = 0;
+    double ms = 0;
+};
+
+// {"step":99,"eval_loss":3.21,"eval_batches":10,"eval_ms":812.5}
+std::string json_line(const EvaluationReport& report);
+
 // {"step":0,"loss":5.5451,"grad_norm":1.23,"lr":0.001,"tokens":8192,"step_ms":12.3,"tokens_per_second":665000}
 std::string json_line(const StepReport& report);
 
-// The log file: one such line a step.
+// The log file: one such line a step, and one for each evaluation.
 class JsonLog {
   public:
     // `first_step` is where the run goes on: lines of it and of later steps, from a run that came further than its last
@@ -33,7 +43,7 @@ class JsonLog {
     JsonLog& operator=(const JsonLog&) = delete;
     ~JsonLog();
 
-    void write(const StepReport& report);
+    void write(const std::string& line);
 
   private:
     std::string path_;
@@ -53,6 +63,7 @@ class Console {
     void line(const std::string& text);
     void alarm(const std::string& text);  // with --quiet as well
     void step(const StepReport& report, std::int64_t steps);
+    void evaluation(const EvaluationReport& report);
 
   private:
     bool quiet_, terminal_, live_ = false;

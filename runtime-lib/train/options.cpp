@@ -21,6 +21,7 @@
 #include "support/text.h"
 #include "train/buffers.h"
 #include "train/ending.h"
+#include "train/evaluation.h"
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/loss_scaler.h"
@@ -269,6 +270,18 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
             if (o.ema >= 1) place.reject(value, expected);
         });
 
+    group = "Evaluation (of the same batches each time, by the forward pass alone)";
+    add("eval-data", "PATH", "packed token files, as --data takes them, that the loss is evaluated on",
+        text(&Options::eval_data));
+    add("eval-feed", "FILE", "fixed batches, as --feed takes them", text(&Options::eval_feed));
+    add("eval-every", "N", "steps between evaluations; the last step is followed by one",
+        count(&Options::eval_every, 1));
+    add("eval-batches", "N",
+        "batches of an evaluation, each of a step's rows (default: 10, or all that --eval-feed has)",
+        count(&Options::eval_batches, 1));
+    add("eval-only", "", "evaluate the parameters of --init or --resume, print the loss as JSON, and train nothing",
+        flag(&Options::eval_only));
+
     group = "Output";
     add("log", "FILE", "one line of JSON for each step", text(&Options::log));
     add("checkpoint", "DIR", "write checkpoints there: at the end, when interrupted, and as --checkpoint-every says",
@@ -396,8 +409,11 @@ void check_files(const Options& o) {
         {"--log", &o.log},           {"--save", &o.save},
         {"--save-ema", &o.save_ema}, {"--dump-gradients", &o.dump_gradients},
         {"--timeline", &o.timeline}, {"--memory", &o.memory}};
-    const std::pair<const char*, const std::string*> read[] = {
-        {"--data", &o.data}, {"--feed", &o.feed}, {"--init", &o.init}};
+    const std::pair<const char*, const std::string*> read[] = {{"--data", &o.data},
+                                                               {"--feed", &o.feed},
+                                                               {"--init", &o.init},
+                                                               {"--eval-data", &o.eval_data},
+                                                               {"--eval-feed", &o.eval_feed}};
     const auto differ = [](const auto& a, const auto& b) {
         if (!a.second->empty() && !b.second->empty() && same_file(*a.second, *b.second))
             fail_usage(cat(a.first, " and ", b.first, " are one file: ", *a.second), "name two files");
@@ -410,10 +426,26 @@ void check_files(const Options& o) {
     }
 }
 
+void check_evaluation(const Options& o, const ProgramSpec& program) {
+    if (!evaluates(o)) {
+        if (o.eval_only || o.eval_batches > 0)
+            fail_usage(cat(o.eval_only ? "--eval-only" : "--eval-batches", " has nothing to evaluate"),
+                       "add --eval-data PATH for packed tokens, or --eval-feed FILE for fixed batches");
+        return;
+    }
+    if (!o.eval_data.empty() && !o.eval_feed.empty())
+        fail_usage("--eval-data and --eval-feed exclude each other", "leave one of them away");
+    if (!program.not_evaluated.empty())
+        fail_usage(cat(program.name, " is not evaluated as it is: ", program.not_evaluated),
+                   "export the model in eval() mode as well, and evaluate what --save wrote with the program of that: "
+                   "--init FILE --eval-only");
+}
+
 // What does not fit together.
 void check(const Options& o, const ProgramSpec& program) {
     const std::string help = "train --help says what there is";
-    if (o.data.empty() && o.feed.empty())
+    check_evaluation(o, program);
+    if (o.data.empty() && o.feed.empty() && !o.eval_only)
         fail_usage("nothing to train on", "--data PATH for packed tokens, or --feed FILE for fixed batches");
     if (!o.data.empty() && !o.feed.empty())
         fail_usage("--data and --feed exclude each other", "leave one of them away");
@@ -571,6 +603,7 @@ std::string help_text(const ProgramSpec& program, const Options& o) {
                                      {"seed", cat(o.seed)},
                                      {"steps", cat(o.steps)},
                                      {"log-every", cat(o.log_every)},
+                                     {"eval-every", cat(o.eval_every)},
                                      {"grad-accum", cat(o.grad_accum)},
                                      {"buffers", std::string(name_of(o.buffers))},
                                      {"hang-timeout", cat(o.hang_timeout)}});

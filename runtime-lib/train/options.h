@@ -71,6 +71,12 @@ struct Options {
     double ema = 0;                        // decay of the average of weights; 0: there is none
     std::int64_t grad_accum = 1;
 
+    // what is evaluated, and when
+    std::string eval_data, eval_feed;  // one of the two, or neither
+    std::int64_t eval_every = 100;
+    std::int64_t eval_batches = 0;  // 0: all of a feed, ten of tokens
+    bool eval_only = false;
+
     // what is written
     std::string log;
     std::string checkpoint;

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -34,6 +35,7 @@
 #include "train/buffers.h"
 #include "train/device_options.h"
 #include "train/ending.h"
+#include "train/evaluation.h"
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/log.h"
@@ -209,7 +211,7 @@ struct Trainer::State {
         report.ms = step.ended - since;
         if (const std::string why = scaler.end_of_run(report); !why.empty())
             world.fail_as_one(why, help_of_no_number(numbers.loss_weights));
-        if (log) log->write(report);
+        if (log) log->write(json_line(report));
         console.step(report, last);
         if (const auto warning = scaler.warning(report)) console.line(*warning);
     }
@@ -217,7 +219,8 @@ struct Trainer::State {
     // All that may fail before the first step, which ranks do not need one another for.
     void prepare() {
         // What is wrong with the batches or with where results go is said before gigabytes are read.
-        source = make_batch_source(program, options, cut);
+        if (evaluates(options)) evaluation.emplace(program, options, cut);
+        if (!options.eval_only) source = make_batch_source(program, options, cut);
         if (world.is_first())
             for (const std::string& path :
                  {options.save, options.save_ema, options.dump_gradients, options.timeline, options.memory})
@@ -233,6 +236,8 @@ struct Trainer::State {
         start();
         scaler.begin(scalars(), progress, average, stream);
         make_narrow_copies();
+        if (evaluation) console.line(evaluation->describe());
+        if (options.eval_only) return;
         if (options.seed != seed) source = make_batch_source(program, options, cut);
         console.line(cat(source->describe(), "; ", cut.global_rows(), " rows a step",
                          world.is_alone() ? "" : cat(" of ", cut.world, " ranks")));
@@ -377,6 +382,10 @@ struct Trainer::State {
     TrainingArenas arenas;
     BatchCut cut;
     std::unique_ptr<BatchSource> source;
+    std::optional<Evaluation> evaluation;  // where one is asked for
+    bool evaluating = false;
+    std::int64_t evaluated_step = -1;  // how many steps were done at the last one
+    double evaluation_began = 0;
     std::array<Staged, 2> batches;
     std::size_t next_batch = 0;  // of them
     std::array<StepInFlight, 2> in_flights;
@@ -415,7 +424,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.world.together([&] { s.prepare(); });
     s.first_step = s.reported = s.progress.step;
     if (s.world.is_first() && !s.options.log.empty()) s.log.emplace(s.options.log, s.first_step);
-    if (s.first_step >= s.last)
+    if (s.first_step >= s.last && !options.eval_only)
         s.console.line(cat(s.first_step, " steps are done, ",
                            s.options.max_tokens > 0 && (s.last < s.options.steps || !s.options.steps_given)
                                ? cat("--max-tokens is ", s.options.max_tokens)
@@ -442,7 +451,7 @@ Streams Trainer::streams() {
     return {state_->stream, state_->communication};
 }
 std::int64_t Trainer::micro_steps() const {
-    return state_->cut.micro_steps;
+    return state_->evaluating ? state_->evaluation->micro_batches() : state_->cut.micro_steps;
 }
 MicroStep Trainer::micro_step(std::int64_t micro_step) const {
     return {micro_step == 0 ? WriteMode::overwrite : WriteMode::add, micro_step + 1 == state_->cut.micro_steps};
@@ -450,7 +459,7 @@ MicroStep Trainer::micro_step(std::int64_t micro_step) const {
 
 bool Trainer::begin_step() {
     State& s = *state_;
-    if (s.progress.step >= s.last || s.end()) return false;
+    if (s.options.eval_only || s.progress.step >= s.last || s.end()) return false;
     const std::int64_t step = s.progress.step;
     s.communicator->note_progress(step);
     State::StepInFlight& in_flight = s.in_flight(step);  // its last step, two before this one, was logged
@@ -482,7 +491,11 @@ void Trainer::load_batch(std::int64_t micro_step) {
     State::Staged& batch = s.batches[s.next_batch];
     s.next_batch = (s.next_batch + 1) % s.batches.size();
     batch.taken.synchronize();
-    s.source->load(s.progress.step, s.progress.data_position, micro_step, {batch.memory.data(), batch.memory.bytes()});
+    const std::span<std::byte> bytes(batch.memory.data(), batch.memory.bytes());
+    if (s.evaluating)
+        s.evaluation->load(micro_step, bytes);
+    else
+        s.source->load(s.progress.step, s.progress.data_position, micro_step, bytes);
     if (s.program.sample_numbers >= 0) {
         auto* numbers = reinterpret_cast<std::int64_t*>(batch.memory.data() + s.program.sample_numbers);
         for (std::int64_t row = 0; row < s.cut.batch; ++row)
@@ -531,6 +544,40 @@ void Trainer::end_step() {
     const bool saves = s.options.checkpoint_every > 0 && s.progress.step % s.options.checkpoint_every == 0;
     s.report_steps(saves ? 0 : 1);  // a step whose loss is no number is in no checkpoint
     if (saves) s.save_checkpoint();
+}
+
+bool Trainer::begin_evaluation() {
+    State& s = *state_;
+    const std::int64_t step = s.progress.step;
+    if (!s.evaluation || s.evaluated_step == step || s.end()) return false;
+    if (!s.options.eval_only && (step == s.first_step || !s.evaluation->is_due(step, s.last))) return false;
+    s.report_steps(0);
+    s.evaluated_step = step;
+    s.evaluation_began = steady_ms();
+    const StepNumbers numbers = s.evaluation->numbers();
+    std::vector<std::byte> bytes(numbers.bytes());
+    numbers.write(bytes.data());
+    to_device(s.scalars(), bytes.data(), numbers.bytes_of_step(), s.stream);
+    s.loaded_micro_step = -1;
+    s.evaluating = true;
+    return true;
+}
+
+void Trainer::end_evaluation() {
+    State& s = *state_;
+    for (Stream* stream : s.communication) stream->synchronize();
+    const StepNumbers read = s.read_numbers();
+    s.check_weight(read.scalars);
+    float loss_sum = read.scalars.loss_sum;
+    if (!s.world.is_alone()) s.communicator->all_reduce_sum(std::span(&loss_sum, 1), "the loss of the evaluation");
+    EvaluationReport report = s.evaluation->report(read, loss_sum);
+    report.step = s.progress.step - 1;
+    report.ms = steady_ms() - s.evaluation_began;
+    if (s.log) s.log->write(json_line(report));
+    s.console.evaluation(report);
+    if (s.options.eval_only && s.world.is_first()) std::printf("%s\n", json_line(report).c_str());
+    s.loaded_micro_step = -1;
+    s.evaluating = false;
 }
 
 int Trainer::finish() {

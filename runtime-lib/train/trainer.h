@@ -39,6 +39,11 @@ class Trainer {
     // Logs the step; writes a checkpoint when it is time.
     void end_step();
 
+    // Whether batches that are not trained on are to be evaluated now, once: behind a step, or instead of all steps.
+    // From here to end_evaluation, which logs their loss, micro_steps() and load_batch() are about these.
+    bool begin_evaluation();
+    void end_evaluation();
+
     // Writes what is written at the end. The program's exit status: 0, or 128 + the signal that interrupted it.
     int finish();
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "codegen/program/program.h"
+#include "tests/codegen/step_text.h"
 #include "tests/planned/reference_step.h"
 
 namespace thunderc {
@@ -71,7 +72,7 @@ class LayoutAndText : public ::testing::TestWithParam<std::pair<std::string, std
         emit.compile = options;
         for (const OutputFile& file :
              print_program(compiled(GetParam().second, options), compiled(GetParam().second, naive), emit)) {
-            if (file.path == "model.cpp" || file.path == "blocks.cpp") source += file.text;
+            if (file.path == "model.cpp" || file.path == "blocks.cpp") source += with_passes_joined(file.text);
             if (file.path == "sizes.h" || file.path == "model.h") header += file.text;
             if (file.path == "spec.cpp") spec = file.text;
         }

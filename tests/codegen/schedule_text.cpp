@@ -5,6 +5,8 @@
 #include <regex>
 #include <stdexcept>
 
+#include "tests/codegen/step_text.h"
+
 namespace thunderc {
 namespace {
 
@@ -330,7 +332,7 @@ std::vector<ScheduleStep> read_schedule(const std::string& text, const std::stri
                 variables[name + "." + (*k)[1].str()] = std::stoll((*k)[2]);
         }
     }
-    const std::string bare = bare_text(text);
+    const std::string bare = bare_text(with_passes_joined(text));
     const std::size_t head = bare.find("void Model::" + function + "(");
     if (head == std::string::npos) fail("there is no " + function);
     return Reader(bare, std::move(variables), std::move(arenas)).run(bare.find('{', head));

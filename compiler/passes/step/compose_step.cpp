@@ -152,16 +152,27 @@ Function forward_backward(const Function& main, const MainResults& results) {
             f.results[k] = b.op("accumulate_gradient", {before[k], gradient, first}, {}, name + "_after");
         }
     };
-    for (Value v : main.arguments) accumulate(v);  // the gradient of a sum of parameters may be dloss itself
+    // So is the loss: it is known where the forward pass ends.
+    auto add_loss = [&](Value made) {
+        if (made != main.results[0]) return;
+        b.set_provenance({});
+        f.results.back() = b.op("add", {loss_before, b.cast(made, DType::f32)}, {}, "loss_sum_after");
+        f.result_names.back() = f.info(loss_before).name;
+    };
+    for (Value v : main.arguments) {
+        accumulate(v);  // the gradient of a sum of parameters may be dloss itself
+        add_loss(v);
+    }
     for (Op& op : ops) {
         b.set_provenance(op.provenance);
         const std::vector<Value> made = op.results;
         f.ops.push_back(std::move(op));
-        for (Value v : made) accumulate(v);
+        for (Value v : made) {
+            accumulate(v);
+            add_loss(v);
+        }
     }
     b.set_provenance({});
-    f.results.back() = b.op("add", {loss_before, b.cast(main.results[0], DType::f32)}, {}, "loss_sum_after");
-    f.result_names.back() = f.info(loss_before).name;
     for (std::size_t r = results.first_moved; r < results.first_gradient; ++r) {
         const Value buffer = buffer_argument(main, main.result_names[r]);
         const auto at = static_cast<std::ptrdiff_t>(f.results.size() - 1);

@@ -12,10 +12,10 @@ using thunder::Stream;
 
 void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream);
 
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream);
+
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
     const float* rstd, WriteMode mode, Stream& stream);
-
-void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream);
 
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream);
 

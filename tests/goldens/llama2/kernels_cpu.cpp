@@ -44,6 +44,13 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
     });
 }
 
+// add_to_loss_sum:
+//   loss_sum += loss
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
+    loss_sum[0] = loss_sum[0] + loss[0];
+}
+
 // rms_norm_backward:
 //   dx = rstd * (dnormed - normed * mean_C(dnormed * normed))
 //   dweight += sum_{B,T}(dy * normed)
@@ -81,13 +88,6 @@ void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* 
         [&](std::int64_t column, float sum) {
             dweight[column] = overwrite ? sum : dweight[column] + sum;
         });
-}
-
-// add_to_loss_sum:
-//   loss_sum += loss
-void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
-    loss_sum[0] = loss_sum[0] + loss[0];
 }
 
 // cross_entropy_weight:

@@ -54,6 +54,16 @@ THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<float> y
     }
 }
 
+// add_to_loss_sum:
+//   loss_sum += loss
+// One thread.
+THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const float> loss) {
+    if (thread_index() != 0) return;
+    const float loss_sum_before = loss_sum[0];
+    const float loss_value = loss[0];
+    loss_sum[0] = loss_sum_before + loss_value;
+}
+
 // rms_norm_backward:
 //   dx = rstd * (dnormed - normed * mean_C(dnormed * normed))
 //   dweight += sum_{B,T}(dy * normed)
@@ -133,16 +143,6 @@ THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, WriteMode m
     for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
     const bool overwrite = mode == WriteMode::overwrite;
     dweight[p] = overwrite ? sum : dweight[p] + sum;
-}
-
-// add_to_loss_sum:
-//   loss_sum += loss
-// One thread.
-THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const float> loss) {
-    if (thread_index() != 0) return;
-    const float loss_sum_before = loss_sum[0];
-    const float loss_value = loss[0];
-    loss_sum[0] = loss_sum_before + loss_value;
 }
 
 // cross_entropy_weight:

@@ -12,10 +12,9 @@
 
 using namespace thunder;
 
-void Model::forward_backward([[maybe_unused]] WriteMode mode) {
+void Model::forward([[maybe_unused]] WriteMode mode) {
     [[maybe_unused]] Stream& stream = stream_;
-    const Range range("forward_backward");  // as a GPU's profilers show it
-    // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
+    const Range range("forward");  // as a GPU's profilers show it
 
     namespace offset = layout::forward_backward;
 
@@ -28,11 +27,6 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     const float* const w_norm = at<float>(arenas_.parameters, offset::w_norm);  // (C)
     const float* const w_lm_head = at<float>(arenas_.parameters, offset::w_lm_head);  // (V,C)
 
-    // their gradients
-    float* const g_norm = at<float>(arenas_.gradients, offset::g_norm);  // (C)
-    float* const g_lm_head = at<float>(arenas_.gradients, offset::g_lm_head);  // (V,C)
-    float* const g_embed_tokens = at<float>(arenas_.gradients, offset::g_embed_tokens);  // (V,C)
-
     // kept from forward to backward
     float* const embed_tokens = at<float>(arenas_.saved, offset::embed_tokens);  // (B,T,C)
     float* const residual = at<float>(arenas_.saved, offset::residual);  // (B,T,C)
@@ -43,10 +37,6 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     float* const lm_head = at<float>(arenas_.scratch, offset::lm_head);  // (B,T,V)
     float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
     float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B*T)
-    float* const dlm_head = at<float>(arenas_.scratch, offset::dlm_head);  // (B*T,V)
-    float* const dnorm = at<float>(arenas_.scratch, offset::dnorm);  // (B,T,C)
-    float* const dresidual = at<float>(arenas_.scratch, offset::dresidual);  // (B,T,C)
-    float* const dembed_tokens = at<float>(arenas_.scratch, offset::dembed_tokens);  // (B,T,C)
 
     // model.embed_tokens: y = rows of the table by id
     embedding_forward({.y = embed_tokens, .weight = w_embed_tokens, .ids = input_ids, .rows = B * T, .entries = V,
@@ -68,6 +58,43 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
     cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = lm_head, .labels = labels, .ignore_index = -100,
         .rows = B * T, .classes = V}, stream);
+    // scalars->loss_sum += loss
+    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
+}
+
+void Model::backward([[maybe_unused]] WriteMode mode) {
+    [[maybe_unused]] Stream& stream = stream_;
+    const Range range("backward");  // as a GPU's profilers show it
+    // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
+
+    namespace offset = layout::forward_backward;
+
+    // the micro-batch
+    const std::int64_t* const input_ids = at<std::int64_t>(arenas_.batch, offset::input_ids);  // (B,T)
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
+
+    // parameters
+    const float* const w_norm = at<float>(arenas_.parameters, offset::w_norm);  // (C)
+    const float* const w_lm_head = at<float>(arenas_.parameters, offset::w_lm_head);  // (V,C)
+
+    // their gradients
+    float* const g_norm = at<float>(arenas_.gradients, offset::g_norm);  // (C)
+    float* const g_lm_head = at<float>(arenas_.gradients, offset::g_lm_head);  // (V,C)
+    float* const g_embed_tokens = at<float>(arenas_.gradients, offset::g_embed_tokens);  // (V,C)
+
+    // kept from forward to backward
+    float* const residual = at<float>(arenas_.saved, offset::residual);  // (B,T,C)
+
+    // activations, in memory that is reused
+    float* const rstd = at<float>(arenas_.scratch, offset::rstd);  // (B,T,1)
+    float* const norm = at<float>(arenas_.scratch, offset::norm);  // (B,T,C)
+    float* const lm_head = at<float>(arenas_.scratch, offset::lm_head);  // (B,T,V)
+    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B*T)
+    float* const dlm_head = at<float>(arenas_.scratch, offset::dlm_head);  // (B*T,V)
+    float* const dnorm = at<float>(arenas_.scratch, offset::dnorm);  // (B,T,C)
+    float* const dresidual = at<float>(arenas_.scratch, offset::dresidual);  // (B,T,C)
+    float* const dembed_tokens = at<float>(arenas_.scratch, offset::dembed_tokens);  // (B,T,C)
+
     // loss: dlogits = (softmax(logits) - one_hot(label)) dloss
     cross_entropy_backward({.dlogits = dlm_head, .logits = lm_head, .labels = labels, .lse = loss_lse,
         .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B * T, .classes = V}, stream);
@@ -96,8 +123,6 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     // model.embed_tokens: dW += rows of dy by id
     embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .mode = mode, .rows = B * T,
         .entries = V, .width = C}, stream);
-    // scalars->loss_sum += loss
-    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
 }
 
 void Model::loss_weight() {

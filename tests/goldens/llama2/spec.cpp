@@ -62,7 +62,7 @@ const ProgramSpec PROGRAM = {
     .constants = CONSTANTS,
     .inputs = INPUTS,
     // parameters, gradients, optimizer, saved, scratch, constants, batch
-    .arena_bytes = {21824, 21824, 43648, 18176, 8256, 256, 256},
+    .arena_bytes = {21824, 21824, 43648, 18176, 8192, 256, 256},
     .batch = 2,
     .tokens = 16,
     .loss = Loss::mean,

@@ -13,10 +13,10 @@ using thunder::Stream;
 
 void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream);
 
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream);
+
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
     WriteMode mode, Stream& stream);
-
-void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream);
 
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream);
 

@@ -12,17 +12,17 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, 
     launch("rms_norm_forward", rms_norm_forward_kernel, 2, 256, stream, rstd, y, x, weight);
 }
 
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
+    launch("add_to_loss_sum", add_to_loss_sum_kernel, 1, 32, stream, loss_sum, loss);
+}
+
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
     WriteMode mode, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 1792, .flops = 4144}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward", rms_norm_backward_kernel, 1, 256, stream, dx, dy, weight, x, rstd, partials);
     launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, mode, partials);
-}
-
-void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
-    launch("add_to_loss_sum", add_to_loss_sum_kernel, 1, 32, stream, loss_sum, loss);
 }
 
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {

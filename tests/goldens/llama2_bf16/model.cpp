@@ -12,10 +12,9 @@
 
 using namespace thunder;
 
-void Model::forward_backward([[maybe_unused]] WriteMode mode) {
+void Model::forward([[maybe_unused]] WriteMode mode) {
     [[maybe_unused]] Stream& stream = stream_;
-    const Range range("forward_backward");  // as a GPU's profilers show it
-    // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
+    const Range range("forward");  // as a GPU's profilers show it
 
     namespace offset = layout::forward_backward;
 
@@ -30,11 +29,6 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     const bf16* const w16_embed_tokens = at<bf16>(arenas_.narrow_copies, offset::w16_embed_tokens);  // (V,C)
     const bf16* const w16_lm_head = at<bf16>(arenas_.narrow_copies, offset::w16_lm_head);  // (V,C)
 
-    // their gradients
-    float* const g_norm = at<float>(arenas_.gradients, offset::g_norm);  // (C)
-    float* const g_lm_head = at<float>(arenas_.gradients, offset::g_lm_head);  // (V,C)
-    float* const g_embed_tokens = at<float>(arenas_.gradients, offset::g_embed_tokens);  // (V,C)
-
     // kept from forward to backward
     bf16* const embed_tokens = at<bf16>(arenas_.saved, offset::embed_tokens);  // (B,T,C)
     bf16* const residual = at<bf16>(arenas_.saved, offset::residual);  // (B,T,C)
@@ -45,10 +39,6 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     bf16* const lm_head = at<bf16>(arenas_.scratch, offset::lm_head);  // (B,T,V)
     float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
     float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B*T)
-    bf16* const dlm_head = at<bf16>(arenas_.scratch, offset::dlm_head);  // (B*T,V)
-    bf16* const dnorm = at<bf16>(arenas_.scratch, offset::dnorm);  // (B,T,C)
-    bf16* const dresidual = at<bf16>(arenas_.scratch, offset::dresidual);  // (B,T,C)
-    bf16* const dembed_tokens = at<bf16>(arenas_.scratch, offset::dembed_tokens);  // (B,T,C)
 
     // model.embed_tokens: y = rows of the table by id
     embedding_forward({.y = embed_tokens, .weight = w16_embed_tokens, .ids = input_ids, .rows = B * T, .entries = V,
@@ -71,6 +61,45 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
     cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = lm_head, .labels = labels, .ignore_index = -100,
         .rows = B * T, .classes = V}, stream);
+    // scalars->loss_sum += loss
+    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
+}
+
+void Model::backward([[maybe_unused]] WriteMode mode) {
+    [[maybe_unused]] Stream& stream = stream_;
+    const Range range("backward");  // as a GPU's profilers show it
+    // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
+
+    namespace offset = layout::forward_backward;
+
+    // the micro-batch
+    const std::int64_t* const input_ids = at<std::int64_t>(arenas_.batch, offset::input_ids);  // (B,T)
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
+
+    // parameters
+    const float* const w_norm = at<float>(arenas_.parameters, offset::w_norm);  // (C)
+
+    // parameters in the type of products
+    const bf16* const w16_lm_head = at<bf16>(arenas_.narrow_copies, offset::w16_lm_head);  // (V,C)
+
+    // their gradients
+    float* const g_norm = at<float>(arenas_.gradients, offset::g_norm);  // (C)
+    float* const g_lm_head = at<float>(arenas_.gradients, offset::g_lm_head);  // (V,C)
+    float* const g_embed_tokens = at<float>(arenas_.gradients, offset::g_embed_tokens);  // (V,C)
+
+    // kept from forward to backward
+    bf16* const residual = at<bf16>(arenas_.saved, offset::residual);  // (B,T,C)
+
+    // activations, in memory that is reused
+    float* const rstd = at<float>(arenas_.scratch, offset::rstd);  // (B,T,1)
+    bf16* const norm = at<bf16>(arenas_.scratch, offset::norm);  // (B,T,C)
+    bf16* const lm_head = at<bf16>(arenas_.scratch, offset::lm_head);  // (B,T,V)
+    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B*T)
+    bf16* const dlm_head = at<bf16>(arenas_.scratch, offset::dlm_head);  // (B*T,V)
+    bf16* const dnorm = at<bf16>(arenas_.scratch, offset::dnorm);  // (B,T,C)
+    bf16* const dresidual = at<bf16>(arenas_.scratch, offset::dresidual);  // (B,T,C)
+    bf16* const dembed_tokens = at<bf16>(arenas_.scratch, offset::dembed_tokens);  // (B,T,C)
+
     // loss: dlogits = (softmax(logits) - one_hot(label)) dloss
     cross_entropy_backward({.dlogits = dlm_head, .logits = lm_head, .labels = labels, .lse = loss_lse,
         .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B * T, .classes = V}, stream);
@@ -101,8 +130,6 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     // model.embed_tokens: dW += rows of dy by id
     embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .mode = mode, .rows = B * T,
         .entries = V, .width = C}, stream);
-    // scalars->loss_sum += loss
-    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
 }
 
 void Model::loss_weight() {

@@ -62,7 +62,7 @@ const ProgramSpec PROGRAM = {
     .constants = CONSTANTS,
     .inputs = INPUTS,
     // parameters, gradients, optimizer, saved, scratch, constants, batch, narrow_copies
-    .arena_bytes = {22144, 22144, 44288, 9472, 4160, 256, 256, 11072},
+    .arena_bytes = {22144, 22144, 44288, 9472, 4096, 256, 256, 11072},
     .gradient_dtype = DType::f32,
     .optimizer_dtype = DType::f32,
     .compute = DType::bf16,

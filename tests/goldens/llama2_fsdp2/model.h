@@ -184,16 +184,16 @@ inline constexpr std::int64_t labels = 128;
 inline constexpr std::int64_t w_embed_tokens = 0;
 inline constexpr std::int64_t w_norm = 3584;
 inline constexpr std::int64_t w_lm_head = 3840;
-inline constexpr std::int64_t g_lm_head = 0;
-inline constexpr std::int64_t g_norm = 3584;
-inline constexpr std::int64_t g_embed_tokens = 3840;
 inline constexpr std::int64_t embed_tokens = 15104;
 inline constexpr std::int64_t residual = 17152;
 inline constexpr std::int64_t rstd = 5120;
 inline constexpr std::int64_t norm = 3072;
 inline constexpr std::int64_t lm_head = 0;
-inline constexpr std::int64_t loss = 8192;
-inline constexpr std::int64_t loss_lse = 4096;
+inline constexpr std::int64_t loss = 4096;
+inline constexpr std::int64_t loss_lse = 4160;
+inline constexpr std::int64_t g_lm_head = 0;
+inline constexpr std::int64_t g_norm = 3584;
+inline constexpr std::int64_t g_embed_tokens = 3840;
 inline constexpr std::int64_t dlm_head = 0;
 inline constexpr std::int64_t dnorm = 4096;
 inline constexpr std::int64_t dresidual = 6144;
@@ -252,9 +252,16 @@ class Model {
 
     // Adds the weight of the micro-batch's loss to the step's.
     void loss_weight();
-    // One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.
-    // In the last one of a step the gradients become the sums of all ranks'.
-    void forward_backward(thunder::MicroStep micro_step);
+    // Adds the loss of the micro-batch to the step's.
+    void forward(thunder::MicroStep micro_step);
+    // Its gradients, overwritten in the first micro-step and added to later.
+    // In the last one of a step they become the sums of all ranks'.
+    void backward(thunder::MicroStep micro_step);
+    // One micro-step.
+    void forward_backward(thunder::MicroStep micro_step) {
+        forward(micro_step);
+        backward(micro_step);
+    }
     // The norm of the gradients, clipping, and the optimizer's step.
     void update();
 
@@ -280,9 +287,9 @@ extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 // the first layer's input, is in that row. `shape` is in the names of sizes.h, as far as these go; `offset` is in bytes
 // from the start of the arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart.
 // `lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a function in
-// blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call, collectives and events of
-// streams as none. `shares` names tensors that have some of the same bytes at other times, those of the same function
-// without its name and first.
+// blocks.cpp or model.cpp, whose calls are counted from 1, on from forward to backward, a loop over layers as one call,
+// collectives and events of streams as none. `shares` names tensors that have some of the same bytes at other times,
+// those of the same function without its name and first.
 struct LayoutRow {
     const char *name, *shape, *type, *arena;
     std::size_t offset, bytes;
@@ -318,9 +325,9 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"decoder_layer_saved.gate_up_proj", "(B,T,2*H)", "f32", "saved", 4480, 3072, 2, 7552, "forward to backward", "-"},
     {"decoder_layer_saved.x", "(B,T,C)", "f32", "saved", 15104, 1024, 2, 1024, "forward to backward", "-"},
     {"residual", "(B,T,C)", "f32", "saved", 17152, 1024, 1, 0, "forward to backward", "-"},
-    {"forward_backward.lm_head", "(B,T,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 4 to 6",
+    {"forward_backward.lm_head", "(B,T,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 4 to 7",
     "dlm_head, decoder_layer_forward.input_layernorm and 10 more"},
-    {"forward_backward.dlm_head", "(B*T,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 6 to 8",
+    {"forward_backward.dlm_head", "(B*T,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 7 to 9",
     "lm_head, decoder_layer_forward.input_layernorm and 10 more"},
     {"decoder_layer_forward.input_layernorm", "(B,T,C)", "f32", "scratch", 0, 1024, 1, 0,
     "decoder_layer_forward, calls 1 to 2", "q, post_attention_layernorm, swiglu and 5 more"},
@@ -344,10 +351,10 @@ inline constexpr LayoutRow LAYOUT[] = {
     "decoder_layer_backward, calls 10 to 11", "dgate_up_proj, dinput_layernorm, forward_backward.lm_head and 1 more"},
     {"decoder_layer_backward.dinput_layernorm", "(B,T,C)", "f32", "scratch", 2048, 1024, 1, 0,
     "decoder_layer_backward, calls 12 to 13", "dgate_up_proj, dq, forward_backward.lm_head and 1 more"},
-    {"forward_backward.norm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0, "forward_backward, calls 3 to 8",
+    {"forward_backward.norm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0, "forward_backward, calls 3 to 9",
     "decoder_layer_backward.dswiglu and 4 more"},
     {"decoder_layer_backward.dswiglu", "(B,T,H)", "f32", "scratch", 3072, 1536, 1, 0,
-    "decoder_layer_backward, calls 1 to 2", "dpost_attention_layernorm, k, input_layernorm and 6 more"},
+    "decoder_layer_backward, calls 1 to 2", "dpost_attention_layernorm, k, input_layernorm and 7 more"},
     {"decoder_layer_backward.dpost_attention_layernorm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0,
     "decoder_layer_backward, calls 4 to 5", "dswiglu, k, input_layernorm and 2 more"},
     {"decoder_layer_backward.k", "(B,T,KVH,HS)", "f32", "scratch", 3072, 512, 1, 0,
@@ -356,28 +363,28 @@ inline constexpr LayoutRow LAYOUT[] = {
     "decoder_layer_backward, calls 13 to 14", "dswiglu, dpost_attention_layernorm, k and 2 more"},
     {"decoder_layer_backward.dk", "(B,T,KVH,HS)", "f32", "scratch", 3584, 512, 1, 0,
     "decoder_layer_backward, calls 10 to 11", "dswiglu, dpost_attention_layernorm, input_layernorm and 1 more"},
-    {"forward_backward.loss_lse", "(B*T)", "f32", "scratch", 4096, 64, 1, 0, "forward_backward, calls 5 to 6",
+    {"forward_backward.loss", "scalar", "f32", "scratch", 4096, 4, 1, 0, "forward_backward, calls 5 to 6",
     "dnorm, decoder_layer_backward.dswiglu and 2 more"},
-    {"forward_backward.dnorm", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0, "forward_backward, calls 7 to 9",
-    "loss_lse, decoder_layer_backward.dswiglu and 3 more"},
+    {"forward_backward.dnorm", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0, "forward_backward, calls 8 to 10",
+    "loss, loss_lse, decoder_layer_backward.dswiglu and 3 more"},
     {"decoder_layer_backward.post_attention_layernorm", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0,
-    "decoder_layer_backward, calls 5 to 6", "dswiglu, dv_proj, swiglu and 2 more"},
+    "decoder_layer_backward, calls 5 to 6", "dswiglu, dv_proj, swiglu and 3 more"},
     {"decoder_layer_backward.dv_proj", "(B,T,KVH,HS)", "f32", "scratch", 4096, 512, 1, 0,
-    "decoder_layer_backward, calls 10 to 11",
-    "dswiglu, post_attention_layernorm, forward_backward.loss_lse and 1 more"},
+    "decoder_layer_backward, calls 10 to 11", "dswiglu, post_attention_layernorm, forward_backward.loss and 2 more"},
+    {"forward_backward.loss_lse", "(B*T)", "f32", "scratch", 4160, 64, 1, 0, "forward_backward, calls 5 to 7",
+    "dnorm, decoder_layer_backward.dswiglu and 2 more"},
     {"decoder_layer_backward.swiglu", "(B,T,H)", "f32", "scratch", 4608, 1536, 1, 0,
     "decoder_layer_backward, calls 2 to 3", "post_attention_layernorm, dresidual, forward_backward.dnorm and 1 more"},
-    {"forward_backward.rstd", "(B,T,1)", "f32", "scratch", 5120, 64, 1, 0, "forward_backward, calls 3 to 9",
+    {"forward_backward.rstd", "(B,T,1)", "f32", "scratch", 5120, 64, 1, 0, "forward_backward, calls 3 to 10",
     "decoder_layer_backward.swiglu, decoder_layer_backward.dresidual"},
     {"decoder_layer_backward.dresidual", "(B,T,C)", "f32", "scratch", 5120, 1024, 1, 0,
     "decoder_layer_backward, calls 5 to 13", "swiglu, forward_backward.rstd"},
-    {"forward_backward.dresidual", "(B,T,C)", "f32", "scratch", 6144, 1024, 1, 0, "forward_backward, calls 9 to 10",
+    {"forward_backward.dresidual", "(B,T,C)", "f32", "scratch", 6144, 1024, 1, 0, "forward_backward, calls 10 to 11",
     "dembed_tokens, dy_slot"},
     {"forward_backward.dembed_tokens", "(B,T,C)", "f32", "scratch", 6144, 1024, 1, 0,
-    "forward_backward, calls 10 to 11", "dresidual, dy_slot"},
-    {"forward_backward.dy_slot", "(B,T,C)", "f32", "scratch", 6144, 1024, 2, 1024, "forward_backward, calls 9 to 11",
+    "forward_backward, calls 11 to 12", "dresidual, dy_slot"},
+    {"forward_backward.dy_slot", "(B,T,C)", "f32", "scratch", 6144, 1024, 2, 1024, "forward_backward, calls 10 to 12",
     "dresidual, dembed_tokens"},
-    {"forward_backward.loss", "scalar", "f32", "scratch", 8192, 4, 1, 0, "forward_backward, calls 5 to 12", "-"},
     {"cos", "(1,T,HS)", "f32", "constants", 0, 128, 1, 0, "always", "-"},
     {"sin", "(1,T,HS)", "f32", "constants", 128, 128, 1, 0, "always", "-"},
     {"overwrite", "scalar", "bool", "constants", 256, 1, 1, 0, "always", "-"},

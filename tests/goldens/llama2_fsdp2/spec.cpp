@@ -77,7 +77,7 @@ const ProgramSpec PROGRAM = {
     .constants = CONSTANTS,
     .inputs = INPUTS,
     // parameters, gradients, optimizer, saved, scratch, constants, batch, narrow_copies, gathered, unit_gradients
-    .arena_bytes = {11136, 11136, 22272, 18176, 8256, 320, 256, 0, 22272, 22272},
+    .arena_bytes = {11136, 11136, 22272, 18176, 8192, 320, 256, 0, 22272, 22272},
     .batch = 2,
     .tokens = 16,
     .loss = Loss::mean,

@@ -14,14 +14,11 @@
 
 using namespace thunder;
 
-void Model::forward_backward(MicroStep micro_step) {
+void Model::forward([[maybe_unused]] MicroStep micro_step) {
     [[maybe_unused]] const WriteMode mode = micro_step.mode;
     [[maybe_unused]] Stream& stream = streams_.compute;
-    Stream& gather = *streams_.communication[0];  // shards of parameters are gathered on it
-    Stream& reduce = *streams_.communication[1];  // gradients are summed over the ranks that share a copy on it
-    Stream& replicate = *streams_.communication[2];  // gradients are summed over ranks on it
-    const Range range("forward_backward");  // as a GPU's profilers show it
-    // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
+    [[maybe_unused]] Stream& gather = *streams_.communication[0];  // shards of parameters are gathered on it
+    const Range range("forward");  // as a GPU's profilers show it
 
     namespace offset = layout::forward_backward;
 
@@ -34,11 +31,6 @@ void Model::forward_backward(MicroStep micro_step) {
     const float* const w_norm = at<float>(arenas_.gathered, offset::w_norm);  // (C)
     const float* const w_lm_head = at<float>(arenas_.gathered, offset::w_lm_head);  // (V,C)
 
-    // their gradients, of this rank alone
-    float* const g_lm_head = at<float>(arenas_.unit_gradients, offset::g_lm_head);  // (V,C)
-    float* const g_norm = at<float>(arenas_.unit_gradients, offset::g_norm);  // (C)
-    float* const g_embed_tokens = at<float>(arenas_.unit_gradients, offset::g_embed_tokens);  // (V,C)
-
     // kept from forward to backward
     float* const embed_tokens = at<float>(arenas_.saved, offset::embed_tokens);  // (B,T,C)
     float* const residual = at<float>(arenas_.saved, offset::residual);  // (B,T,C)
@@ -49,10 +41,6 @@ void Model::forward_backward(MicroStep micro_step) {
     float* const lm_head = at<float>(arenas_.scratch, offset::lm_head);  // (B,T,V)
     float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
     float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B*T)
-    float* const dlm_head = at<float>(arenas_.scratch, offset::dlm_head);  // (B*T,V)
-    float* const dnorm = at<float>(arenas_.scratch, offset::dnorm);  // (B,T,C)
-    float* const dresidual = at<float>(arenas_.scratch, offset::dresidual);  // (B,T,C)
-    float* const dembed_tokens = at<float>(arenas_.scratch, offset::dembed_tokens);  // (B,T,C)
 
     stream.record(begin_);
     gather.wait(begin_);
@@ -111,6 +99,47 @@ void Model::forward_backward(MicroStep micro_step) {
     // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
     cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = lm_head, .labels = labels, .ignore_index = -100,
         .rows = B * T, .classes = V}, stream);
+    // scalars->loss_sum += loss
+    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
+}
+
+void Model::backward([[maybe_unused]] MicroStep micro_step) {
+    [[maybe_unused]] const WriteMode mode = micro_step.mode;
+    [[maybe_unused]] Stream& stream = streams_.compute;
+    [[maybe_unused]] Stream& gather = *streams_.communication[0];  // shards of parameters are gathered on it
+    [[maybe_unused]] Stream& reduce = *streams_.communication[1];  // gradients are summed over the ranks that share a copy on it
+    [[maybe_unused]] Stream& replicate = *streams_.communication[2];  // gradients are summed over ranks on it
+    const Range range("backward");  // as a GPU's profilers show it
+    // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
+
+    namespace offset = layout::forward_backward;
+
+    // the micro-batch
+    const std::int64_t* const input_ids = at<std::int64_t>(arenas_.batch, offset::input_ids);  // (B,T)
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
+
+    // parameters, gathered
+    const float* const w_norm = at<float>(arenas_.gathered, offset::w_norm);  // (C)
+    const float* const w_lm_head = at<float>(arenas_.gathered, offset::w_lm_head);  // (V,C)
+
+    // their gradients, of this rank alone
+    float* const g_lm_head = at<float>(arenas_.unit_gradients, offset::g_lm_head);  // (V,C)
+    float* const g_norm = at<float>(arenas_.unit_gradients, offset::g_norm);  // (C)
+    float* const g_embed_tokens = at<float>(arenas_.unit_gradients, offset::g_embed_tokens);  // (V,C)
+
+    // kept from forward to backward
+    float* const residual = at<float>(arenas_.saved, offset::residual);  // (B,T,C)
+
+    // activations, in memory that is reused
+    float* const rstd = at<float>(arenas_.scratch, offset::rstd);  // (B,T,1)
+    float* const norm = at<float>(arenas_.scratch, offset::norm);  // (B,T,C)
+    float* const lm_head = at<float>(arenas_.scratch, offset::lm_head);  // (B,T,V)
+    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B*T)
+    float* const dlm_head = at<float>(arenas_.scratch, offset::dlm_head);  // (B*T,V)
+    float* const dnorm = at<float>(arenas_.scratch, offset::dnorm);  // (B,T,C)
+    float* const dresidual = at<float>(arenas_.scratch, offset::dresidual);  // (B,T,C)
+    float* const dembed_tokens = at<float>(arenas_.scratch, offset::dembed_tokens);  // (B,T,C)
+
     // loss: dlogits = (softmax(logits) - one_hot(label)) dloss
     cross_entropy_backward({.dlogits = dlm_head, .logits = lm_head, .labels = labels, .lse = loss_lse,
         .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B * T, .classes = V}, stream);
@@ -199,8 +228,6 @@ void Model::forward_backward(MicroStep micro_step) {
         all_reduce(arenas_, unit::model_embed_tokens_replicas, replicate);
         replicate.record(model_embed_tokens_replicas_done_);
     }
-    // scalars->loss_sum += loss
-    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
     // the next micro-step writes where these gradients lie
     stream.wait(model_embed_tokens_gradients_done_);
     if (micro_step.last) {

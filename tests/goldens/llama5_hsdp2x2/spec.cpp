@@ -108,7 +108,7 @@ const ProgramSpec PROGRAM = {
     .constants = CONSTANTS,
     .inputs = INPUTS,
     // parameters, gradients, optimizer, saved, scratch, constants, batch, narrow_copies, gathered, unit_gradients
-    .arena_bytes = {23040, 23040, 46080, 43904, 8256, 320, 256, 0, 23040, 23040},
+    .arena_bytes = {23040, 23040, 46080, 43904, 8192, 320, 256, 0, 23040, 23040},
     .batch = 2,
     .tokens = 16,
     .loss = Loss::mean,

@@ -8,10 +8,10 @@
 
 using thunder::Stream;
 
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream);
+
 void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, Stream& stream);
 
 void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream);
-
-void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream);
 
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream);

@@ -18,6 +18,13 @@ namespace vec_math = thunder::math;
 
 using namespace thunder;
 
+// add_to_loss_sum:
+//   loss_sum += loss
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
+    loss_sum[0] = loss_sum[0] + loss[0];
+}
+
 // net_tanh_backward:
 //   dlinear_2 = dtanh - dtanh * tanh^2
 // From the graph's Tanh (net.3)
@@ -44,13 +51,6 @@ void net_relu_backward(float* dlinear, const float* relu, const float* drelu, St
             dlinear[i] = relu[i] > 0.0F ? drelu[i] : 0.0F;
         }
     });
-}
-
-// add_to_loss_sum:
-//   loss_sum += loss
-void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
-    loss_sum[0] = loss_sum[0] + loss[0];
 }
 
 // cross_entropy_weight:

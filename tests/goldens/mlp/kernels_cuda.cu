@@ -7,6 +7,11 @@
 
 using namespace kernels;
 
+void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
+    launch("add_to_loss_sum", add_to_loss_sum_kernel, 1, 32, stream, loss_sum, loss);
+}
+
 void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, Stream& stream) {
     const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, stream);
     launch("net_tanh_backward", net_tanh_backward_kernel, 1, 256, stream, dlinear_2, tanh, dtanh);
@@ -15,11 +20,6 @@ void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, 
 void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
     const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
     launch("net_relu_backward", net_relu_backward_kernel, 1, 256, stream, dlinear, relu, drelu);
-}
-
-void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
-    launch("add_to_loss_sum", add_to_loss_sum_kernel, 1, 32, stream, loss_sum, loss);
 }
 
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {

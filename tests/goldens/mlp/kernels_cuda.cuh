@@ -17,6 +17,16 @@ namespace kernels {
 // In 32 bits, as indices are here.
 inline constexpr int B = ::B;
 
+// add_to_loss_sum:
+//   loss_sum += loss
+// One thread.
+THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const float> loss) {
+    if (thread_index() != 0) return;
+    const float loss_sum_before = loss_sum[0];
+    const float loss_value = loss[0];
+    loss_sum[0] = loss_sum_before + loss_value;
+}
+
 // net_tanh_backward:
 //   dlinear_2 = dtanh - dtanh * tanh^2
 // From the graph's Tanh (net.3)
@@ -53,16 +63,6 @@ THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<con
         dlinear_v[e] = relu_v[e] > 0.0F ? drelu_v[e] : 0.0F;
     }
     store(dlinear + i, dlinear_v);
-}
-
-// add_to_loss_sum:
-//   loss_sum += loss
-// One thread.
-THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const float> loss) {
-    if (thread_index() != 0) return;
-    const float loss_sum_before = loss_sum[0];
-    const float loss_value = loss[0];
-    loss_sum[0] = loss_sum_before + loss_value;
 }
 
 // cross_entropy_weight:

@@ -12,10 +12,9 @@
 
 using namespace thunder;
 
-void Model::forward_backward([[maybe_unused]] WriteMode mode) {
+void Model::forward([[maybe_unused]] WriteMode mode) {
     [[maybe_unused]] Stream& stream = stream_;
-    const Range range("forward_backward");  // as a GPU's profilers show it
-    // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
+    const Range range("forward");  // as a GPU's profilers show it
 
     namespace offset = layout::forward_backward;
 
@@ -31,25 +30,12 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     const float* const w_net_4 = at<float>(arenas_.parameters, offset::w_net_4);  // (5,16)
     const float* const w_net_4_bias = at<float>(arenas_.parameters, offset::w_net_4_bias);  // (5)
 
-    // their gradients
-    float* const g_net_4 = at<float>(arenas_.gradients, offset::g_net_4);  // (5,16)
-    float* const g_net_4_bias = at<float>(arenas_.gradients, offset::g_net_4_bias);  // (5)
-    float* const g_net_2 = at<float>(arenas_.gradients, offset::g_net_2);  // (16,16)
-    float* const g_net_2_bias = at<float>(arenas_.gradients, offset::g_net_2_bias);  // (16)
-    float* const g_net_0 = at<float>(arenas_.gradients, offset::g_net_0);  // (16,12)
-    float* const g_net_0_bias = at<float>(arenas_.gradients, offset::g_net_0_bias);  // (16)
-
     // activations, in memory that is reused
     float* const relu = at<float>(arenas_.scratch, offset::relu);  // (B,16)
     float* const tanh = at<float>(arenas_.scratch, offset::tanh);  // (B,16)
     float* const linear_3 = at<float>(arenas_.scratch, offset::linear_3);  // (B,5)
     float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
     float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B)
-    float* const dlinear_3 = at<float>(arenas_.scratch, offset::dlinear_3);  // (B,5)
-    float* const dtanh = at<float>(arenas_.scratch, offset::dtanh);  // (B,16)
-    float* const dlinear_2 = at<float>(arenas_.scratch, offset::dlinear_2);  // (B,16)
-    float* const drelu = at<float>(arenas_.scratch, offset::drelu);  // (B,16)
-    float* const dlinear = at<float>(arenas_.scratch, offset::dlinear);  // (B,16)
 
     // net: y = relu(x Wᵀ + bias)
     linear_forward({.y = relu, .x = x, .weight = w_net_0, .bias = w_net_0_bias, .activation = Activation::relu,
@@ -63,6 +49,44 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
     cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = linear_3, .labels = labels, .ignore_index = -100,
         .rows = B, .classes = 5}, stream);
+    // scalars->loss_sum += loss
+    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
+}
+
+void Model::backward([[maybe_unused]] WriteMode mode) {
+    [[maybe_unused]] Stream& stream = stream_;
+    const Range range("backward");  // as a GPU's profilers show it
+    // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
+
+    namespace offset = layout::forward_backward;
+
+    // the micro-batch
+    const float* const x = at<float>(arenas_.batch, offset::x);  // (B,12)
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B)
+
+    // parameters
+    const float* const w_net_2 = at<float>(arenas_.parameters, offset::w_net_2);  // (16,16)
+    const float* const w_net_4 = at<float>(arenas_.parameters, offset::w_net_4);  // (5,16)
+
+    // their gradients
+    float* const g_net_4 = at<float>(arenas_.gradients, offset::g_net_4);  // (5,16)
+    float* const g_net_4_bias = at<float>(arenas_.gradients, offset::g_net_4_bias);  // (5)
+    float* const g_net_2 = at<float>(arenas_.gradients, offset::g_net_2);  // (16,16)
+    float* const g_net_2_bias = at<float>(arenas_.gradients, offset::g_net_2_bias);  // (16)
+    float* const g_net_0 = at<float>(arenas_.gradients, offset::g_net_0);  // (16,12)
+    float* const g_net_0_bias = at<float>(arenas_.gradients, offset::g_net_0_bias);  // (16)
+
+    // activations, in memory that is reused
+    float* const relu = at<float>(arenas_.scratch, offset::relu);  // (B,16)
+    float* const tanh = at<float>(arenas_.scratch, offset::tanh);  // (B,16)
+    float* const linear_3 = at<float>(arenas_.scratch, offset::linear_3);  // (B,5)
+    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B)
+    float* const dlinear_3 = at<float>(arenas_.scratch, offset::dlinear_3);  // (B,5)
+    float* const dtanh = at<float>(arenas_.scratch, offset::dtanh);  // (B,16)
+    float* const dlinear_2 = at<float>(arenas_.scratch, offset::dlinear_2);  // (B,16)
+    float* const drelu = at<float>(arenas_.scratch, offset::drelu);  // (B,16)
+    float* const dlinear = at<float>(arenas_.scratch, offset::dlinear);  // (B,16)
+
     // loss: dlogits = (softmax(logits) - one_hot(label)) dloss
     cross_entropy_backward({.dlogits = dlinear_3, .logits = linear_3, .labels = labels, .lse = loss_lse,
         .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B, .classes = 5}, stream);
@@ -83,8 +107,6 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     // net.0: dW += dyᵀ x, dbias += column sums of dy
     linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear, .x = x, .mode = mode, .rows = B,
         .in = 12, .out = 16}, stream);
-    // scalars->loss_sum += loss
-    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
 }
 
 void Model::loss_weight() {

@@ -31,17 +31,17 @@ inline constexpr std::int64_t w_net_2 = 832;
 inline constexpr std::int64_t w_net_2_bias = 1856;
 inline constexpr std::int64_t w_net_4 = 1920;
 inline constexpr std::int64_t w_net_4_bias = 2240;
+inline constexpr std::int64_t relu = 0;
+inline constexpr std::int64_t tanh = 256;
+inline constexpr std::int64_t linear_3 = 768;
+inline constexpr std::int64_t loss = 512;
+inline constexpr std::int64_t loss_lse = 576;
 inline constexpr std::int64_t g_net_4 = 1920;
 inline constexpr std::int64_t g_net_4_bias = 2240;
 inline constexpr std::int64_t g_net_2 = 832;
 inline constexpr std::int64_t g_net_2_bias = 1856;
 inline constexpr std::int64_t g_net_0 = 0;
 inline constexpr std::int64_t g_net_0_bias = 768;
-inline constexpr std::int64_t relu = 0;
-inline constexpr std::int64_t tanh = 256;
-inline constexpr std::int64_t linear_3 = 768;
-inline constexpr std::int64_t loss = 1024;
-inline constexpr std::int64_t loss_lse = 512;
 inline constexpr std::int64_t dlinear_3 = 768;
 inline constexpr std::int64_t dtanh = 512;
 inline constexpr std::int64_t dlinear_2 = 768;
@@ -59,8 +59,15 @@ class Model {
 
     // Adds the weight of the micro-batch's loss to the step's.
     void loss_weight();
-    // One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.
-    void forward_backward(thunder::WriteMode mode);
+    // Adds the loss of the micro-batch to the step's.
+    void forward(thunder::WriteMode mode);
+    // Its gradients, overwritten in the first micro-step and added to later.
+    void backward(thunder::WriteMode mode);
+    // One micro-step.
+    void forward_backward(thunder::WriteMode mode) {
+        forward(mode);
+        backward(mode);
+    }
     // The norm of the gradients, clipping, and the optimizer's step.
     void update();
 
@@ -75,8 +82,9 @@ extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 // the first layer's input, is in that row. `shape` is in the names of sizes.h, as far as these go; `offset` is in bytes
 // from the start of the arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart.
 // `lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a function in
-// blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call. `shares` names tensors that
-// have some of the same bytes at other times, those of the same function without its name and first.
+// blocks.cpp or model.cpp, whose calls are counted from 1, on from forward to backward, a loop over layers as one call.
+// `shares` names tensors that have some of the same bytes at other times, those of the same function without its name
+// and first.
 struct LayoutRow {
     const char *name, *shape, *type, *arena;
     std::size_t offset, bytes;
@@ -109,22 +117,23 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"second_moment_net_2_bias", "(16)", "f32", "optimizer", 4160, 64, 1, 0, "always", "-"},
     {"second_moment_net_4", "(5,16)", "f32", "optimizer", 4224, 320, 1, 0, "always", "-"},
     {"second_moment_net_4_bias", "(5)", "f32", "optimizer", 4544, 20, 1, 0, "always", "-"},
-    {"forward_backward.relu", "(B,16)", "f32", "scratch", 0, 256, 1, 0, "forward_backward, calls 1 to 11", "-"},
-    {"forward_backward.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 2 to 8", "drelu"},
-    {"forward_backward.drelu", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 9 to 11", "tanh"},
-    {"forward_backward.loss_lse", "(B)", "f32", "scratch", 512, 16, 1, 0, "forward_backward, calls 4 to 5",
+    {"forward_backward.relu", "(B,16)", "f32", "scratch", 0, 256, 1, 0, "forward_backward, calls 1 to 12", "-"},
+    {"forward_backward.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 2 to 9", "drelu"},
+    {"forward_backward.drelu", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 10 to 12", "tanh"},
+    {"forward_backward.loss", "scalar", "f32", "scratch", 512, 4, 1, 0, "forward_backward, calls 4 to 5",
     "dtanh, dlinear"},
-    {"forward_backward.dtanh", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 6 to 8",
-    "loss_lse, dlinear"},
-    {"forward_backward.dlinear", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 11 to 12",
-    "loss_lse, dtanh"},
-    {"forward_backward.linear_3", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 3 to 5",
+    {"forward_backward.dtanh", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 7 to 9",
+    "loss, dlinear, loss_lse"},
+    {"forward_backward.dlinear", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 12 to 13",
+    "loss, dtanh, loss_lse"},
+    {"forward_backward.loss_lse", "(B)", "f32", "scratch", 576, 16, 1, 0, "forward_backward, calls 4 to 6",
+    "dtanh, dlinear"},
+    {"forward_backward.linear_3", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 3 to 6",
     "dlinear_3, dlinear_2"},
-    {"forward_backward.dlinear_3", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 5 to 7",
+    {"forward_backward.dlinear_3", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 6 to 8",
     "linear_3, dlinear_2"},
-    {"forward_backward.dlinear_2", "(B,16)", "f32", "scratch", 768, 256, 1, 0, "forward_backward, calls 8 to 10",
+    {"forward_backward.dlinear_2", "(B,16)", "f32", "scratch", 768, 256, 1, 0, "forward_backward, calls 9 to 11",
     "linear_3, dlinear_3"},
-    {"forward_backward.loss", "scalar", "f32", "scratch", 1024, 4, 1, 0, "forward_backward, calls 4 to 13", "-"},
     {"x", "(B,12)", "f32", "batch", 0, 192, 1, 0, "the micro-batch", "-"},
     {"labels", "(B)", "i64", "batch", 192, 32, 1, 0, "the micro-batch", "-"},
 };

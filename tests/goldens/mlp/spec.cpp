@@ -40,7 +40,7 @@ const ProgramSpec PROGRAM = {
     .constants = {},
     .inputs = INPUTS,
     // parameters, gradients, optimizer, saved, scratch, constants, batch
-    .arena_bytes = {2304, 2304, 4608, 0, 1088, 0, 256},
+    .arena_bytes = {2304, 2304, 4608, 0, 1024, 0, 256},
     .batch = 4,
     .tokens = 4,
     .loss = Loss::mean,

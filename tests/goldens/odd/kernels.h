@@ -19,7 +19,7 @@ void log_sum_rows(float* largest_2, float* added_3, float* logarithm, float* tot
 
 void shore_forward(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream);
 
-void loss_forward_backward(float* dtotal, float* loss_sum, const float* total, const float* dloss, Stream& stream);
+void loss_forward_backward(float* loss_sum, float* dtotal, const float* total, const float* dloss, Stream& stream);
 
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,

@@ -141,12 +141,12 @@ void shore_forward(float* total, float* sine, const float* logarithm, const floa
 }
 
 // loss_forward_backward:
-//   dtotal = exp(total - log_sum_exp) * dloss
 //   loss_sum += log_sum_exp
+//   dtotal = exp(total - log_sum_exp) * dloss
 //   where most = abs(max(total)) == inf ? 0 : max(total)
 //   where log_sum_exp = log(sum(exp(total - most))) + most
 // From the graph's ReduceLogSumExp
-void loss_forward_backward(float* dtotal, float* loss_sum, const float* total, const float* dloss, Stream& stream) {
+void loss_forward_backward(float* loss_sum, float* dtotal, const float* total, const float* dloss, Stream& stream) {
     const Timed timed("loss_forward_backward", {.bytes = 60, .flops = 202}, stream);
     constexpr std::int64_t width = 6;
     const float dloss_value = dloss[0];

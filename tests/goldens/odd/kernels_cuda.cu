@@ -29,9 +29,9 @@ void shore_forward(float* total, float* sine, const float* logarithm, const floa
     launch("shore_forward", shore_forward_finish, 1, 256, stream, total, partials);
 }
 
-void loss_forward_backward(float* dtotal, float* loss_sum, const float* total, const float* dloss, Stream& stream) {
+void loss_forward_backward(float* loss_sum, float* dtotal, const float* total, const float* dloss, Stream& stream) {
     const Timed timed("loss_forward_backward", {.bytes = 60, .flops = 202}, stream);
-    launch("loss_forward_backward", loss_forward_backward_kernel, 1, 32, stream, dtotal, loss_sum, total, dloss);
+    launch("loss_forward_backward", loss_forward_backward_kernel, 1, 32, stream, loss_sum, dtotal, total, dloss);
 }
 
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,

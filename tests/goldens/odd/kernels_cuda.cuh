@@ -190,13 +190,13 @@ THUNDER_KERNEL(256) shore_forward_finish(Global<float> total, Global<const float
 }
 
 // loss_forward_backward:
-//   dtotal = exp(total - log_sum_exp) * dloss
 //   loss_sum += log_sum_exp
+//   dtotal = exp(total - log_sum_exp) * dloss
 //   where most = abs(max(total)) == inf ? 0 : max(total)
 //   where log_sum_exp = log(sum(exp(total - most))) + most
 // From the graph's ReduceLogSumExp
 // One warp, which stays in registers.
-THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> dtotal, Aliased<float> loss_sum,
+THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> loss_sum, Aliased<float> dtotal,
     Aliased<const float> total, Aliased<const float> dloss) {
     constexpr int width = 6;
     const float dloss_value = dloss[0];

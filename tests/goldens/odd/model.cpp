@@ -12,10 +12,9 @@
 
 using namespace thunder;
 
-void Model::forward_backward([[maybe_unused]] WriteMode mode) {
+void Model::forward([[maybe_unused]] WriteMode mode) {
     [[maybe_unused]] Stream& stream = stream_;
-    const Range range("forward_backward");  // as a GPU's profilers show it
-    // The trainer has set arenas_.scalars->dloss: 1 / the number of micro-batches in the step.
+    const Range range("forward");  // as a GPU's profilers show it
 
     namespace offset = layout::forward_backward;
 
@@ -27,6 +26,55 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     const float* const w_basins_0_level = at<float>(arenas_.parameters, offset::w_basins_0_level);  // (6,1)
     const float* const w_basins_1_period = at<float>(arenas_.parameters, offset::w_basins_1_period);  // (10)
     const float* const w_basins_1_level = at<float>(arenas_.parameters, offset::w_basins_1_level);  // (6,1)
+    const float* const w_shore_slope = at<float>(arenas_.parameters, offset::w_shore_slope);  // (10,6)
+
+    // activations, in memory that is reused
+    float* const largest = at<float>(arenas_.scratch, offset::largest);  // (6,1)
+    float* const added = at<float>(arenas_.scratch, offset::added);  // (6,10)
+    float* const softplus = at<float>(arenas_.scratch, offset::softplus);  // (6,10)
+    float* const sigmoid = at<float>(arenas_.scratch, offset::sigmoid);  // (6,10)
+    float* const cosine = at<float>(arenas_.scratch, offset::cosine);  // (6,10)
+    float* const sigmoid_2 = at<float>(arenas_.scratch, offset::sigmoid_2);  // (6,10)
+    float* const cosine_2 = at<float>(arenas_.scratch, offset::cosine_2);  // (6,10)
+    float* const largest_2 = at<float>(arenas_.scratch, offset::largest_2);  // (6,1)
+    float* const added_3 = at<float>(arenas_.scratch, offset::added_3);  // (6,10)
+    float* const logarithm = at<float>(arenas_.scratch, offset::logarithm);  // (6,10)
+    float* const total_2 = at<float>(arenas_.scratch, offset::total_2);  // (6,1)
+    float* const total = at<float>(arenas_.scratch, offset::total);  // (6)
+    float* const sine = at<float>(arenas_.scratch, offset::sine);  // (10,6)
+    float* const dtotal = at<float>(arenas_.scratch, offset::dtotal);  // (6)
+
+    // the kernel's text begins with its 10 equations
+    basins_forward(largest, added, softplus, sigmoid, cosine, sigmoid_2, cosine_2, gauge, w_basins_0_period,
+        w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
+    // largest_2 = row_max(added)
+    // added_3 = abs(added + softplus / largest_2) + 1
+    // logarithm = log(added_3)
+    // total_2 = row_sum(added == largest_2)
+    log_sum_rows(largest_2, added_3, logarithm, total_2, added, softplus, stream);
+    // total = column_sum(cos(chosen))
+    // sine = sin(chosen)
+    // where chosen = logarithmᵀ * w_shore_slope > 0.5 ? logarithmᵀ * w_shore_slope : 1 / logarithmᵀ
+    shore_forward(total, sine, logarithm, w_shore_slope, stream);
+    // scalars->loss_sum += log_sum_exp
+    // dtotal = exp(total - log_sum_exp) * scalars->dloss
+    // where most = abs(max(total)) == inf ? 0 : max(total)
+    // where log_sum_exp = log(sum(exp(total - most))) + most
+    loss_forward_backward(&arenas_.scalars->loss_sum, dtotal, total, &arenas_.scalars->dloss, stream);
+}
+
+void Model::backward([[maybe_unused]] WriteMode mode) {
+    [[maybe_unused]] Stream& stream = stream_;
+    const Range range("backward");  // as a GPU's profilers show it
+    // The trainer has set arenas_.scalars->dloss: 1 / the number of micro-batches in the step.
+
+    namespace offset = layout::forward_backward;
+
+    // the micro-batch
+    const float* const gauge = at<float>(arenas_.batch, offset::gauge);  // (6,10)
+
+    // parameters
+    const float* const w_basins_1_period = at<float>(arenas_.parameters, offset::w_basins_1_period);  // (10)
     const float* const w_shore_slope = at<float>(arenas_.parameters, offset::w_shore_slope);  // (10,6)
 
     // their gradients
@@ -48,7 +96,6 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     float* const added_3 = at<float>(arenas_.scratch, offset::added_3);  // (6,10)
     float* const logarithm = at<float>(arenas_.scratch, offset::logarithm);  // (6,10)
     float* const total_2 = at<float>(arenas_.scratch, offset::total_2);  // (6,1)
-    float* const total = at<float>(arenas_.scratch, offset::total);  // (6)
     float* const sine = at<float>(arenas_.scratch, offset::sine);  // (10,6)
     float* const dtotal = at<float>(arenas_.scratch, offset::dtotal);  // (6)
     float* const dadded_2 = at<float>(arenas_.scratch, offset::dadded_2);  // (6,10)
@@ -56,23 +103,6 @@ void Model::forward_backward([[maybe_unused]] WriteMode mode) {
     float* const dadded_part_2 = at<float>(arenas_.scratch, offset::dadded_part_2);  // (6,10)
     float* const dbasins_0_period_terms = at<float>(arenas_.scratch, offset::dbasins_0_period_terms);  // (6,10)
 
-    // the kernel's text begins with its 10 equations
-    basins_forward(largest, added, softplus, sigmoid, cosine, sigmoid_2, cosine_2, gauge, w_basins_0_period,
-        w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
-    // largest_2 = row_max(added)
-    // added_3 = abs(added + softplus / largest_2) + 1
-    // logarithm = log(added_3)
-    // total_2 = row_sum(added == largest_2)
-    log_sum_rows(largest_2, added_3, logarithm, total_2, added, softplus, stream);
-    // total = column_sum(cos(chosen))
-    // sine = sin(chosen)
-    // where chosen = logarithmᵀ * w_shore_slope > 0.5 ? logarithmᵀ * w_shore_slope : 1 / logarithmᵀ
-    shore_forward(total, sine, logarithm, w_shore_slope, stream);
-    // dtotal = exp(total - log_sum_exp) * scalars->dloss
-    // scalars->loss_sum += log_sum_exp
-    // where most = abs(max(total)) == inf ? 0 : max(total)
-    // where log_sum_exp = log(sum(exp(total - most))) + most
-    loss_forward_backward(dtotal, &arenas_.scalars->loss_sum, total, &arenas_.scalars->dloss, stream);
     // the kernel's text begins with its 9 equations
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded_2, dbasins_1_level_terms, dadded_part_2,
         g_basins_1_period, dtotal, sine, logarithm, w_shore_slope, added_3, softplus, largest_2, added, sigmoid, cosine,

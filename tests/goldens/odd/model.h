@@ -29,11 +29,6 @@ inline constexpr std::int64_t w_basins_0_level = 64;
 inline constexpr std::int64_t w_basins_1_period = 128;
 inline constexpr std::int64_t w_basins_1_level = 192;
 inline constexpr std::int64_t w_shore_slope = 256;
-inline constexpr std::int64_t g_basins_0_period = 0;
-inline constexpr std::int64_t g_basins_0_level = 64;
-inline constexpr std::int64_t g_basins_1_period = 128;
-inline constexpr std::int64_t g_basins_1_level = 192;
-inline constexpr std::int64_t g_shore_slope = 256;
 inline constexpr std::int64_t largest = 3072;
 inline constexpr std::int64_t added = 0;
 inline constexpr std::int64_t softplus = 256;
@@ -48,6 +43,11 @@ inline constexpr std::int64_t total_2 = 3200;
 inline constexpr std::int64_t total = 2304;
 inline constexpr std::int64_t sine = 2048;
 inline constexpr std::int64_t dtotal = 3264;
+inline constexpr std::int64_t g_basins_0_period = 0;
+inline constexpr std::int64_t g_basins_0_level = 64;
+inline constexpr std::int64_t g_basins_1_period = 128;
+inline constexpr std::int64_t g_basins_1_level = 192;
+inline constexpr std::int64_t g_shore_slope = 256;
 inline constexpr std::int64_t dadded_2 = 2304;
 inline constexpr std::int64_t dbasins_1_level_terms = 2560;
 inline constexpr std::int64_t dadded_part_2 = 2816;
@@ -61,8 +61,15 @@ class Model {
 
     // Each micro-batch counts the same: there is no weight of its loss to be added up.
     void loss_weight() {}
-    // One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.
-    void forward_backward(thunder::WriteMode mode);
+    // Adds the loss of the micro-batch to the step's.
+    void forward(thunder::WriteMode mode);
+    // Its gradients, overwritten in the first micro-step and added to later.
+    void backward(thunder::WriteMode mode);
+    // One micro-step.
+    void forward_backward(thunder::WriteMode mode) {
+        forward(mode);
+        backward(mode);
+    }
     // The norm of the gradients, clipping, and the optimizer's step.
     void update();
 
@@ -77,8 +84,9 @@ extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 // the first layer's input, is in that row. `shape` is in the names of sizes.h, as far as these go; `offset` is in bytes
 // from the start of the arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart.
 // `lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a function in
-// blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call. `shares` names tensors that
-// have some of the same bytes at other times, those of the same function without its name and first.
+// blocks.cpp or model.cpp, whose calls are counted from 1, on from forward to backward, a loop over layers as one call.
+// `shares` names tensors that have some of the same bytes at other times, those of the same function without its name
+// and first.
 struct LayoutRow {
     const char *name, *shape, *type, *arena;
     std::size_t offset, bytes;

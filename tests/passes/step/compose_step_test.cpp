@@ -70,12 +70,12 @@ TEST(ComposeStep, MakesTheThreeFunctionsOfAStep) {
   %l = linear(%x, %w, %b) : f32[4,5]
   %m = mul(%l, %f) : f32[4,5]
   %loss, %lse = cross_entropy(%m, %labels) {ignore_index = -100} : f32[], f32[4]
+  %loss_sum_after = add(%loss_sum, %loss) : f32[]
   %dm = cross_entropy_backward(%m, %labels, %lse, %dloss) {ignore_index = -100} : f32[4,5]
   %dl = mul(%dm, %f) : f32[4,5]
   %dw, %db = linear_backward_weight(%dl, %x) {bias = true} : f32[5,3], f32[5]
   %grad_w_after = accumulate_gradient(%grad_w, %dw, %first_micro_step) : f32[5,3]
   %grad_b_after = accumulate_gradient(%grad_b, %db, %first_micro_step) : f32[5]
-  %loss_sum_after = add(%loss_sum, %loss) : f32[]
 }
 func @loss_weight(
     %labels: i64[4] input "labels" {batched, entries = 5, ignore = -100},

@@ -19,6 +19,7 @@ class Model {
           gather_(*streams.communication.front()),
           reduce_(*streams.communication.back()) {}
     void loss_weight();
+    void forward(const thunder::MicroStep& step) { forward_backward(step); }  // the next step overwrites the gradients
     void forward_backward(const thunder::MicroStep& step);
     void update();
 

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/evaluation.h"
+
+#include <algorithm>
+
+#include "support/error.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+// Those of a run over the batches that are evaluated.
+Options options_of_batches(Options options) {
+    options.data = options.eval_data;
+    options.feed = options.eval_feed;
+    options.steps = 0;
+    return options;
+}
+
+}  // namespace
+
+bool evaluates(const Options& options) {
+    return !options.eval_data.empty() || !options.eval_feed.empty();
+}
+
+Evaluation::Evaluation(const ProgramSpec& program, const Options& options, const BatchCut& cut)
+    : program_(program),
+      options_(options),
+      cut_(cut),
+      source_(make_batch_source(program, options_of_batches(options), cut)) {
+    const std::int64_t held = source_->steps();
+    if (held == 0)
+        fail(cat(options.eval_data, " has no ", cut.global_rows(), " windows, which a batch of the evaluation takes"),
+             "give it more tokens");
+    // All batches of a feed, which was made for this; of tokens a part is enough.
+    constexpr std::int64_t usual = 10;
+    const std::int64_t asked = options.eval_batches > 0    ? options.eval_batches
+                               : options.eval_feed.empty() ? usual
+                                                           : held;
+    batches_ = std::min(asked, held);
+}
+
+bool Evaluation::is_due(std::int64_t step, std::int64_t last) const {
+    if (step == 0) return false;
+    return step >= last || (options_.eval_every > 0 && step % options_.eval_every == 0);
+}
+
+void Evaluation::load(std::int64_t micro_batch, std::span<std::byte> batch) {
+    const std::int64_t step = micro_batch / cut_.micro_steps;
+    source_->load(step, step * cut_.global_rows(), micro_batch % cut_.micro_steps, batch);
+}
+
+StepNumbers Evaluation::numbers() const {
+    StepNumbers numbers(program_, options_);
+    numbers.scalars.dloss = 1;
+    return numbers;
+}
+
+EvaluationReport Evaluation::report(const StepNumbers& read, float loss_sum) const {
+    EvaluationReport report;
+    report.batches = batches_;
+    report.loss = loss_sum;
+    switch (program_.loss) {
+        case Loss::average: report.loss /= static_cast<double>(micro_batches() * cut_.world); break;
+        case Loss::mean: report.loss /= static_cast<double>(read.scalars.loss_weight); break;
+        case Loss::terms: break;  // each was divided on the way
+    }
+    return report;
+}
+
+std::string Evaluation::describe() const {
+    return cat("evaluated on ", batches_, batches_ == 1 ? " batch of " : " batches of ", source_->describe());
+}
+
+}  // namespace thunder

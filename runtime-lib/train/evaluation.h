@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loss of batches that are not trained on: the same ones each time, by the forward pass alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "data/batch_source.h"
+#include "train/log.h"
+#include "train/options.h"
+#include "train/step_numbers.h"
+
+namespace thunder {
+
+class Evaluation {
+  public:
+    // Opens --eval-data or --eval-feed. Its batches are cut as those of a step are.
+    Evaluation(const ProgramSpec& program, const Options& options, const BatchCut& cut);
+
+    // After this many steps, of a run that ends before step `last`.
+    bool is_due(std::int64_t step, std::int64_t last) const;
+
+    // Of this rank, in all batches.
+    std::int64_t micro_batches() const { return batches_ * cut_.micro_steps; }
+    void load(std::int64_t micro_batch, std::span<std::byte> batch);
+
+    // What the scalars on the device are before it.
+    StepNumbers numbers() const;
+    // From what they are behind it, the same on all ranks but for `loss_sum`, which is that of all.
+    EvaluationReport report(const StepNumbers& read, float loss_sum) const;
+
+    std::string describe() const;
+
+  private:
+    const ProgramSpec& program_;
+    const Options& options_;
+    BatchCut cut_;
+    std::unique_ptr<BatchSource> source_;
+    std::int64_t batches_ = 0;
+};
+
+// Whether one is asked for.
+bool evaluates(const Options& options);
+
+}  // namespace thunder
