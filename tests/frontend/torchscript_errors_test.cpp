@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is refused of TorchScript archives: one message each, which names the line of code, and no more memory than the
+// file has.
+#include <random>
+
+#include "tests/frontend/torchscript_archive.h"
+
+namespace thunderc {
+namespace torchscript_errors_test {
+
+std::string without_path(std::string text, const std::filesystem::path& file) {
+    const std::string folder = file.parent_path().string() + "/";
+    for (std::size_t at = text.find(folder); at != std::string::npos; at = text.find(folder))
+        text.erase(at, folder.size());
+    const std::string own = file.filename().string(), name = own.substr(own.find('_') + 1);
+    for (std::size_t at = text.find(own); at != std::string::npos; at = text.find(own))
+        text.replace(at, own.size(), name);
+    return text;
+}
+
+std::string error_of_archive(const Entries& entries, const CompileOptions& options) {
+    const TemporaryFile file("script.pt");
+    write_zip(file.path(), entries);
+    return without_path(error_of([&] { verify(import_model(file.path(), options)); }), file.path());
+}
+
+const CompileOptions of_x = with_input("x", "f32", {2, 2});
+
+// Of a model of x f32[2, 2] with these lines in its forward().
+std::string error_of_lines(const std::string& lines) {
+    return error_of_archive(script_of("  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n" + lines), of_x);
+}
+
+const std::string known =
+    "help: shapes, loops and branches are decided when compiling: make them follow from numbers and from the shapes of "
+    "the inputs, or compute with torch.where\n";
+
+TEST(TorchScriptErrors, WhatDependsOnData) {
+    EXPECT_EQ(error_of_lines("    if bool(torch.gt(torch.sum(x), 0)):\n"
+                             "      y = x\n"
+                             "    else:\n"
+                             "      y = torch.neg(x)\n"
+                             "    return y\n"),
+              "error: the model takes a number out of a tensor, which is not known when compiling\n"
+              "  node: __torch__.py:9\n" +
+                  known);
+    EXPECT_EQ(error_of_lines("    y = x\n"
+                             "    while torch.lt(torch.sum(y), 9):\n"
+                             "      y = torch.add(y, 1)\n"
+                             "    return y\n"),
+              "error: a branch depends on the numbers of a tensor\n"
+              "  node: __torch__.py:10\n" +
+                  known);
+    EXPECT_EQ(error_of_lines("    n = int(torch.sum(x))\n    return torch.view(x, [n, -1])\n").substr(0, 40),
+              "error: the model takes a number out of a");
+}
+
+TEST(TorchScriptErrors, WhatNoProgramDoes) {
+    EXPECT_EQ(
+        error_of_lines("    if torch.ne(torch.dim(x), 3):\n"
+                       "      ops.prim.RaiseException(torch.format(\"{}D\", torch.dim(x)), \"builtins.ValueError\")\n"
+                       "    else:\n"
+                       "      pass\n"
+                       "    return x\n"),
+        "error: the model raises an exception: 2D\n"
+        "  node: __torch__.py:10\n"
+        "help: give inputs of other shapes, or change what the model asserts\n");
+    EXPECT_EQ(error_of_lines("    self.n = 4\n    return x\n"),
+              "error: the model changes its attribute n as it runs, which a program does not do\n"
+              "  node: __torch__.py:9\n"
+              "help: leave the change out of forward(); what depends on it make an input\n");
+    EXPECT_EQ(error_of_lines("    weight = self.weight\n    _0 = torch.add_(weight, 1)\n    return x\n").substr(0, 75),
+              "error: the model changes the parameter weight as it runs, which a program d");
+    EXPECT_EQ(error_of_lines("    d = {\"a\": x}\n    d[\"b\"] = x\n    return x\n"),
+              "error: dictionaries that change are not supported\n"
+              "  node: __torch__.py:10\n"
+              "help: return tensors, tuples and lists from the model\n");
+    EXPECT_EQ(error_of_lines("    c = __torch__.Thing.__new__(__torch__.Thing)\n    return x\n"),
+              "error: objects of classes of one's own are not supported: Thing\n"
+              "  node: __torch__.py:9\n"
+              "help: use modules, tuples and lists in the model\n");
+    EXPECT_EQ(error_of_lines("    return torch.nothing(torch.something(x))\n"),
+              "error: the operator something is not supported, nor are others that the code has: nothing\n"
+              "  node: __torch__.py:9\n"
+              "help: write it with operators that are, or export the model with torch.export.save or "
+              "torch.onnx.export\n");
+    EXPECT_EQ(error_of_lines("    return torch.add(x)\n"),
+              "error: no form of add takes what it is given: a tensor\n"
+              "  node: __torch__.py:9\n"
+              "help: numbers that shapes depend on have to be known when compiling\n");
+    EXPECT_EQ(error_of_lines("    return torch.view(x, [3, -1])\n"),
+              "error: aten.view.default of 4 elements to another number of them\n"
+              "  node: view (__torch__.py:9)\n"
+              "  operator: aten.view.default\n"
+              "  found: 3,-1\n"
+              "help: the operator is supported in other forms only, or the program is damaged: save it again\n");
+}
+
+TEST(TorchScriptErrors, LoopsAndCallsWithoutAnEnd) {
+    EXPECT_EQ(error_of_lines("    while True:\n      n = 1\n    return x\n"),
+              "error: loops over numbers take more steps than a program has\n"
+              "  node: __torch__.py:10\n"
+              "help: write the loop with tensors\n");
+    EXPECT_EQ(error_of_lines("    return (self).forward(x, )\n"),
+              "error: calls within calls do not end\n"
+              "  node: __torch__.py:9\n"
+              "help: call no function from itself\n");
+    EXPECT_EQ(error_of_lines("    l = [0, 0]\n    for i in range(99):\n      _0 = torch.extend(l, l)\n    return x\n"),
+              "error: a list has more items than a program needs\n"
+              "  node: __torch__.py:11\n"
+              "help: make the list shorter\n");
+}
+
+TEST(TorchScriptErrors, CodeThatIsNone) {
+    const auto wrong = [](const std::string& what, int line) {
+        return "error: the code of the archive is none that torch.jit.save writes: " + what +
+               "\n  node: __torch__.py:" + std::to_string(line) + "\nhelp: save the model again with torch.jit.save\n";
+    };
+    EXPECT_EQ(error_of_lines("    return torch.add(x, 1\n"), wrong("a bracket is not closed", 10));
+    EXPECT_EQ(error_of_lines("    y = torch.add(x, 1))\n"), wrong("a bracket is closed that is not open", 9));
+    EXPECT_EQ(error_of_lines("    import os\n"), wrong("\"import\" within a function", 9));
+    EXPECT_EQ(error_of_lines("    y = x[0:1]\n"), wrong("a slice, which torch writes as a call", 9));
+    EXPECT_EQ(error_of_lines("    y = \"a\n"), wrong("a text is not closed", 9));
+    EXPECT_EQ(error_of_lines("    y = " + std::string(100000, '(') + "\n"),
+              wrong("its expressions are nested too deeply", 9));
+    EXPECT_EQ(error_of_lines("    y = " + std::string(100000, '-') + "1\n"), wrong("it is nested too deeply", 9));
+    EXPECT_EQ(error_of_lines("    y = x" + std::string(100000, '.') + "\n"), wrong("a name is expected", 9));
+}
+
+TEST(TorchScriptErrors, PicklesAreData) {
+    const auto with = [](const std::string& pickle) {
+        Entries entries = script_of("  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n    return x\n");
+        entries["m/data.pkl"] = pickle;
+        return error_of_archive(entries, of_x);
+    };
+    EXPECT_EQ(with(PickleText().global("os", "system").text("true").add("\x85R").end()),
+              "error: the pickle m/data.pkl of script.pt names os.system, which is no part of a model's data\n"
+              "help: pickles are read as data, and nothing in them is run: save tensors, numbers and modules alone\n");
+    EXPECT_EQ(with(PickleText().add("i__torch__\nM\n").end()),
+              "error: the pickle m/data.pkl of script.pt has the opcode 0x69, which torch does not write\n"
+              "help: pickles are read as data, and nothing in them is run: save the model again with torch.jit.save\n");
+    const auto damaged = [](const std::string& why) {
+        return "error: the pickle m/data.pkl of script.pt is damaged: " + why + "\nhelp: save the model again\n";
+    };
+    EXPECT_EQ(with(""), damaged("it ends too early"));
+    EXPECT_EQ(with("\x80\x02."), damaged("its stack is empty"));
+    EXPECT_EQ(with("\x80\x02h\x01."), damaged("it asks for what it did not remember"));
+    EXPECT_EQ(with("\x80\x02X\xff\xff\xff\xff."), damaged("it ends too early"));
+    EXPECT_EQ(with(PickleText().integer(1).end()),
+              "error: script.pt holds no module\nhelp: save a module with torch.jit.save\n");
+    // A module that holds itself, and one for each of a hundred levels and more.
+    const std::string itself = "c__torch__\nM\n)\x81q\x01}(X\x01" + std::string(3, '\0') + "ah\x01ub";
+    EXPECT_EQ(with("\x80\x02" + itself + ".").substr(0, 52), "error: modules of script.pt stand within one another");
+    PickleText deep;
+    for (int k = 0; k < 200; ++k) deep.begin_object("__torch__", "M").text("m");
+    deep.none();
+    for (int k = 0; k < 200; ++k) deep.end_object();
+    EXPECT_EQ(with(deep.end()).substr(0, 52), "error: modules of script.pt stand within one another");
+}
+
+TEST(TorchScriptErrors, TensorsThatCannotBe) {
+    const auto with = [](const Dims& dims, const Dims& strides, std::int64_t offset = 0) {
+        Entries entries = script_of("  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n    return x\n");
+        PickleText data;
+        data.begin_object("__torch__", "M").text("weight").tensor("FloatStorage", "0", dims, strides, true, offset, 6);
+        entries["m/data.pkl"] = data.end_object().end();
+        return error_of_archive(entries, of_x);
+    };
+    const std::string again = "help: the archive is damaged: save the model again\n";
+    EXPECT_EQ(with({std::int64_t{1} << 60, 9}, {9, 1}),
+              "error: the weight weight has a shape that no tensor can have: [1152921504606846976,9]\n" + again);
+    EXPECT_EQ(with({-1, 3}, {3, 1}), "error: the weight weight has a shape that no tensor can have: [-1,3]\n" + again);
+    EXPECT_EQ(with({2, 3}, {3, 1}, 4), "error: the tensor weight needs 40 bytes of m/data/0, which has 24\n" + again);
+    EXPECT_EQ(with({2, 3}, {std::int64_t{1} << 62, std::int64_t{1} << 62}),
+              "error: the strides of the weight weight lead out of all memory\n" + again);
+    EXPECT_EQ(with({2, 3}, {3, 1}), "no error");
+    EXPECT_EQ(with({2, 3}, {1, 2}), "no error");  // by columns
+    EXPECT_EQ(with({2, 3}, {0, 1}), "no error");  // expanded
+}
+
+TEST(TorchScriptErrors, FrozenArchives) {
+    Entries entries = script_of(
+        "  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n"
+        "    return torch.matmul(x, CONSTANTS.c0)\n");
+    entries["m/data.pkl"] =
+        PickleText().begin_object("__torch__", "M").text("training").boolean(false).end_object().end();
+    entries["m/constants.pkl"] = PickleText().op('(').tensor("FloatStorage", "0", {2, 3}, false).op('t').end();
+    entries["m/constants/0"] = floats({1, 2, 3, 4, 5, 6});
+    EXPECT_EQ(error_of_archive(entries, of_x),
+              "error: script.pt is frozen: its parameters are constants, and have no names any more\n"
+              "help: save the model as it is before torch.jit.freeze, or torch.jit.optimize_for_inference\n");
+}
+
+TEST(TorchScriptErrors, InputsWithoutShapes) {
+    const Entries entries = script_of(
+        "  def forward(self: __torch__.M,\n    x: Tensor,\n    n: int,\n    y: Optional[Tensor]=None) -> Tensor:\n"
+        "    return torch.mul(x, n)\n");
+    EXPECT_EQ(error_of_archive(entries, {}),
+              "error: the input n of the model is of type int, which is not supported\nhelp: say what it is: --bind "
+              "n=1\n");
+    CompileOptions options;
+    options.bound["n"] = {Tensor::ints({2}), false};
+    EXPECT_EQ(error_of_archive(entries, options),
+              "error: nothing says which shape and type the input x has\n"
+              "help: scripted code has no shapes; say them: --input x=f32[2,8] (i64 for ids, names instead of numbers "
+              "for what --batch, --seq and --dim bind)\n");
+    options.inputs["x"] = {"f32", {{0, "batch"}, {3, ""}}};
+    EXPECT_EQ(error_of_archive(entries, options),
+              "error: the dynamic dimension batch (dimension 0 of the input x) is not bound\nhelp: add --batch N\n");
+    options.batch = 5;
+    EXPECT_EQ(error_of_archive(entries, options), "no error");
+    options.inputs["x"].type = "f31";
+    EXPECT_EQ(error_of_archive(entries, options),
+              "error: --input x: there is no type f31\nhelp: the types are f32, i64, i32, bool, f16, bf16, f64, u8, "
+              "i8, i16\n");
+    options.inputs["z"] = options.inputs["x"] = {"f32", {}};
+    EXPECT_EQ(error_of_archive(entries, options),
+              "error: --input z: the model has no such input\nhelp: its inputs are x, n, y\n");
+}
+
+TEST(TorchScriptErrors, ShapesAreOfScriptsAlone) {
+    EXPECT_EQ(error_of([] {
+                  import_model(fixture("mlp/ep.logits.pt2"), with_input("x", "f32", {2, 12}));
+              }),
+              "error: --input x: the model says itself which types and shapes its inputs have\n"
+              "help: leave --input out; --batch, --seq and --dim bind dimensions that are dynamic\n");
+}
+
+// Letters of code and bytes of pickles that are others: a message, or a model that is another one.
+TEST(TorchScriptErrors, DamagedAnywhere) {
+    std::mt19937 random(11);
+    const char* rounds = std::getenv("FUZZ_ROUNDS");
+    const std::string signs = "()[],.=:\n 0123456789\"_xtrue-";
+    for (const char* file :
+         {"mlp/ts.logits.pt", "models/gru_cells/script.loss.pt", "models/resnet_train/ts.logits.pt"}) {
+        const Entries whole = entries_of(fixture(file));
+        std::vector<std::string> names;
+        for (const auto& [name, bytes] : whole)
+            if ((name.ends_with(".py") || name.ends_with(".pkl")) && !bytes.empty()) names.push_back(name);
+        for (int round = 0; round < 40 * (rounds == nullptr ? 1 : std::atoi(rounds)); ++round) {
+            Entries entries = whole;
+            std::string& bytes = entries[names[random() % names.size()]];
+            const bool code = bytes.find("def ") != std::string::npos || bytes.starts_with("class");
+            for (std::size_t k = 1 + random() % 3; k > 0; --k) {
+                const std::size_t at = random() % bytes.size();
+                const char put = code ? signs[random() % signs.size()] : static_cast<char>(random());
+                switch (random() % 3) {
+                    case 0: bytes[at] = put; break;
+                    case 1: bytes.insert(at, 1, put); break;
+                    default: bytes.erase(at, 1 + random() % 4);
+                }
+                if (bytes.empty()) bytes = "x";
+            }
+            const TemporaryFile changed("changed.pt");
+            write_zip(changed.path(), entries);
+            CompileOptions options;
+            if (std::string(file).find("script") != std::string::npos) {
+                options = with_input("x", "f32", {4, 6, 5});
+                options.inputs["y"] = {"f32", {{4, ""}, {6, ""}, {4, ""}}};
+            }
+            std::string text;
+            try {
+                text = error_of([&] { verify(import_model(changed.path(), options)); });
+            } catch (const std::exception& error) {
+                text = error.what();
+            }
+            EXPECT_TRUE(text == "no error" || text.starts_with("error: ")) << file << " " << round << ": " << text;
+        }
+    }
+}
+
+}  // namespace torchscript_errors_test
+}  // namespace thunderc
