@@ -8,7 +8,10 @@
 #include <string>
 
 #include "compiler/analysis/views.h"
+#include "compiler/interpreter/constant_fold.h"
+#include "compiler/ir/function_tools.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 namespace {
@@ -31,7 +34,8 @@ std::size_t axis_of(const Op& op, std::size_t rank) {
 
 class ShareFinder {
   public:
-    explicit ShareFinder(const Function& main) : main_(main), shares_(main.values.size()) {
+    explicit ShareFinder(const Function& main)
+        : main_(main), shares_(main.values.size()), repeats_(main.values.size()) {
         for (std::size_t k = 0; k < main.arguments.size(); ++k) {
             const ArgInfo& info = main.argument_info[k];
             BatchShare& share = shares_[main.arguments[k].index];
@@ -50,6 +54,7 @@ class ShareFinder {
 
     void add(const Op& op) {
         shares_.resize(main_.values.size());
+        repeats_.resize(main_.values.size());
         visit(op);
     }
 
@@ -80,6 +85,41 @@ class ShareFinder {
             share.mixed = share.mixed || mixed;
             shares_[op.results[r].index] = share;
         }
+        if (same && op.results.size() == 1) repeats_[op.results[0].index] = repeated_along(op);
+    }
+
+    // Whether all that stands along the axis is equal, as far as is known.
+    bool repeats(Value v, std::size_t axis) const {
+        return dims(v)[axis] == 1 || (axis < repeats_[v.index].size() && repeats_[v.index][axis]);
+    }
+    bool repeats_everywhere(Value v) const {
+        for (std::size_t d = 0; d < dims(v).size(); ++d)
+            if (!repeats(v, d)) return false;
+        return true;
+    }
+
+    // By axis of the result, of an op whose operands are the same whatever the batch: states of zeros, one for each
+    // row, and what is made of them.
+    Mask repeated_along(const Op& op) const {
+        const Dims& to = dims(op.results[0]);
+        if (is_constant_op(op)) return Mask(to.size(), splat_value(*op.attributes.constant("value")).has_value());
+        if (const std::optional<ViewIndex> view = view_index(main_, op)) {
+            const Value x = op.operands[0];
+            if (view->kind == ViewIndex::Kind::regrouped) return Mask(to.size(), repeats_everywhere(x));
+            Mask out(to.size(), true);
+            for (std::size_t d = 0; d < view->axes.size(); ++d)
+                out[view->axes[d].axis] = view->axes[d].step == 0 || repeats(x, d);
+            return out;
+        }
+        if (op.name == "matmul" && dims(op.operands[0]).size() == 2 && dims(op.operands[1]).size() == 2)
+            return {repeats(op.operands[0], op.attributes.boolean("transpose_a", false) ? 1 : 0),
+                    repeats(op.operands[1], op.attributes.boolean("transpose_b", false) ? 0 : 1)};
+        if (!op_def(op.name).acts_by_element()) return {};
+        Mask out(to.size(), true);
+        for (Value v : op.operands)
+            for (std::size_t d = 0; v && d < dims(v).size(); ++d)
+                if (!repeats(v, d)) out[to.size() - dims(v).size() + d] = false;
+        return out;
     }
 
     // Some operand is not the same in all micro-batches.
@@ -112,12 +152,22 @@ class ShareFinder {
             const Dims low = op.attributes.integers("low"), high = op.attributes.integers("high");
             return low[share.axis] == 0 && high[share.axis] == 0 ? moved(share, share.axis) : kind(Kind::other);
         }
-        if (op.name == "concat" && share.kind == Kind::rows && axis_of(op, to.size()) == share.axis)
-            return kind(Kind::other);
+        if (op.name == "concat" && share.kind == Kind::rows && axis_of(op, to.size()) == share.axis) return runs(op);
         if (linear_kind) {
             if (const std::optional<BatchShare> linear = linear_op(op)) return *linear;
         }
         return aligned(op, to);
+    }
+
+    // The rows of each operand behind those of the one before, as steps that are folded into one axis have them.
+    BatchShare runs(const Op& op) const {
+        const std::size_t axis = of(first_of_batch(op)).axis;
+        std::int64_t outer = 0;
+        for (Value v : op.operands) {
+            if (!has_rows(v, axis) || dims(v)[axis] != of(v).outer * batch_) return kind(Kind::other);
+            outer += of(v).outer;
+        }
+        return rows(axis, outer);
     }
 
     // Which operand brings the batch; of several the first that has its rows.
@@ -181,7 +231,8 @@ class ShareFinder {
             if (!v || of(v).kind == Kind::rows) continue;
             const std::size_t shift = to.size() >= dims(v).size() ? to.size() - dims(v).size() : 0;
             const bool along = counted_from_last && *axis >= shift && dims(v)[*axis - shift] != 1;
-            if (of(v).kind == Kind::same && along) mixed = true;  // it tells the rows of a micro-batch apart
+            // It tells the rows of a micro-batch apart, where it differs from one to the other.
+            if (of(v).kind == Kind::same && along && !repeats(v, *axis - shift)) mixed = true;
             if (of(v).kind == Kind::same) continue;
             if (along || !counted_from_last) return kind(Kind::other);
             mixed = true;  // a sum over the rows meets them again
@@ -318,6 +369,7 @@ class ShareFinder {
 
     const Function& main_;
     std::vector<BatchShare> shares_;
+    std::vector<Mask> repeats_;  // by value that is the same whatever the batch: repeated_along
     std::int64_t batch_ = 1;
 };
 

@@ -104,6 +104,45 @@ TEST(BatchShare, GatherNd) {
               "other");
 }
 
+// Steps of a recurrent layer, put behind one another.
+TEST(BatchShare, RunsThatArePutTogether) {
+    const std::string rows = "%a = reduce_sum(%x) {axes = [1], keep_dims = false} : f32[2,4]\n";
+    EXPECT_EQ(share_of(rows + "%y = concat(%a, %a, %a) {axis = 0} : f32[6,4]"), "rows 0 in 3 runs");
+    EXPECT_EQ(share_of(rows + "%c = concat(%a, %a, %a) {axis = 0} : f32[6,4]\n"
+                              "%y = reshape(%c) {dims = [3, 2, 4]} : f32[3,2,4]"),
+              "rows 1");
+    EXPECT_EQ(share_of(rows + folded + "%y = concat(%a, %f) {axis = 0} : f32[8,4]"), "rows 0 in 4 runs");
+    EXPECT_EQ(share_of(rows + "%y = concat(%a, %k) {axis = 0} : f32[5,4]",
+                       "%x: f32[2,3,4] input \"x\" {batched}, %k: f32[3,4] constant \"k\""),
+              "other");
+    // rows of places, of which no run is a batch
+    EXPECT_EQ(share_of("%f = reshape(%x) {dims = [6, 4]} : f32[6,4]\n%y = concat(%f, %f) {axis = 0} : f32[12,4]"),
+              "other");
+}
+
+// What has the batch's extent, and is the same whatever the batch, tells rows apart where it differs along them.
+TEST(BatchShare, StatesOfZeros) {
+    const std::string arguments =
+        "%x: f32[2,3,4] input \"x\" {batched}, %w: f32[4,4] parameter \"w\", %k: f32[2,4] constant \"k\"";
+    const std::string rows = "%a = reduce_sum(%x) {axes = [1], keep_dims = false} : f32[2,4]\n";
+    const std::string zeros = "%z = constant() {value = <f32[2,4] splat 0.0>} : f32[2,4]\n";
+    const auto meets = [&](const std::string& what) { return share_of(rows + zeros + what, arguments); };
+    EXPECT_EQ(meets("%y = mul(%a, %z) : f32[2,4]"), "rows 0");
+    EXPECT_EQ(meets("%y = mul(%a, %k) : f32[2,4]"), "rows 0, mixed");
+    EXPECT_EQ(
+        meets("%m = matmul(%z, %w) {transpose_a = false, transpose_b = false} : f32[2,4]\n%y = add(%a, %m) : f32[2,4]"),
+        "rows 0");
+    EXPECT_EQ(
+        meets("%m = matmul(%k, %w) {transpose_a = false, transpose_b = false} : f32[2,4]\n%y = add(%a, %m) : f32[2,4]"),
+        "rows 0, mixed");
+    EXPECT_EQ(meets("%m = add(%z, %k) : f32[2,4]\n%y = add(%a, %m) : f32[2,4]"), "rows 0, mixed");
+    EXPECT_EQ(meets("%s = slice(%z) {axis = 1, begin = 0, end = 1, step = 1} : f32[2,1]\n%y = add(%a, %s) : f32[2,4]"),
+              "rows 0");
+    EXPECT_EQ(meets("%s = slice(%k) {axis = 0, begin = 0, end = 1, step = 1} : f32[1,4]\n"
+                    "%m = broadcast_to(%s) {dims = [2, 4]} : f32[2,4]\n%y = add(%a, %m) : f32[2,4]"),
+              "rows 0");
+}
+
 // The element of one run beside that of another belongs to another row.
 TEST(BatchShare, RunsMeetTheirLike) {
     const std::string other = folded + "%g = reshape(%x) {dims = [6, 4]} : f32[6,4]\n";
