@@ -255,7 +255,7 @@ func @main(%x: f32[2,3] input "x" {batched}) -> (%y "y") {
 )",
                         "mse"),
               text(R"(
-func @main(%x: f32[2,3] input "x" {batched}, %labels: f32[2,3] input "labels" {batched, note = "the number that each element is to be"}) -> (%loss "loss") {
+func @main(%x: f32[2,3] input "x" {batched}, %labels: f32[2,3] input "labels" {batched, added, note = "the number that each element is to be"}) -> (%loss "loss") {
   %y = neg(%x) : f32[2,3]
   %sub = sub(%y, %labels) : f32[2,3]
   %mul = mul(%sub, %sub) : f32[2,3]
@@ -274,12 +274,13 @@ func @main(%x: f32[2,3] input "x" {batched}, %w: f32[3] parameter "w") -> (%y "y
 }
 )";
     const std::string with = with_loss(model, report, "cosine-embedding:margin=0.5");
-    EXPECT_NE(with.find(": f32[2,3] input \"other_embeddings\" {batched, note = \"the other embedding\"}"),
+    EXPECT_NE(with.find(": f32[2,3] input \"other_embeddings\" {batched, added, note = \"the other embedding\"}"),
               std::string::npos)
         << with;
-    EXPECT_NE(with.find(": f32[2] input \"signs\" {batched, note = \"1 where the two are alike, -1 where they are "
-                        "not; a row of 0 adds nothing to the sum\"}"),
-              std::string::npos)
+    EXPECT_NE(
+        with.find(": f32[2] input \"signs\" {batched, added, note = \"1 where the two are alike, -1 where they are "
+                  "not; a row of 0 adds nothing to the sum\"}"),
+        std::string::npos)
         << with;
     EXPECT_EQ(notes(report),
               "done loss at y: mean cosine embedding loss with margin 0.5 against the new inputs other_embeddings and "
@@ -294,7 +295,7 @@ func @main(%x: f32[2,3] input "x" {batched}, %w: f32[3] parameter "w") -> (%y "y
 // What no op of the loss bounds is bounded by it: labels of nll are compared with classes, and 7 of 5 would be none.
 TEST(AddLoss, ClassesAreBounded) {
     EXPECT_NE(with_loss(logits, "nll")
-                  .find("input \"labels\" {batched, entries = 5, ignore = -100, source = \"next_tokens\"}"),
+                  .find("input \"labels\" {batched, added, entries = 5, ignore = -100, source = \"next_tokens\"}"),
               std::string::npos)
         << with_loss(logits, "nll");
 }

@@ -113,7 +113,7 @@ TEST(AddLoss, LabelsHaveTheRowsOfTheBatch) {
                ops + " : f32[" + type + "]\n}\n";
     };
     const std::string folded = with_loss(graph("reshape(%x) {dims = [6, 3]}", "6,3"), "cross-entropy");
-    EXPECT_NE(folded.find("i64[2,3] input \"labels\" {batched, source = \"next_tokens\"}"), std::string::npos)
+    EXPECT_NE(folded.find("i64[2,3] input \"labels\" {batched, added, source = \"next_tokens\"}"), std::string::npos)
         << folded;
     EXPECT_NE(folded.find("{dims = [6]} : i64[6]"), std::string::npos) << folded;
     const std::string numbers = with_loss(graph("reshape(%x) {dims = [6, 3]}", "6,3"), "mse");

@@ -55,8 +55,8 @@ TEST(SumsOfLosses, KeepEachTermsWeight) {
     EXPECT_EQ(text("cross-entropy@logits+0.5*mse@value"), R"(
 func @main(
     %v: f32[2,3] input "x" {batched},
-    %v_1: i64[2] input "logits_labels" {batched},
-    %v_2: f32[2,3] input "value_labels" {batched, note = "the number that each element is to be"},
+    %v_1: i64[2] input "logits_labels" {batched, added},
+    %v_2: f32[2,3] input "value_labels" {batched, added, note = "the number that each element is to be"},
     %v_3: f32[3] parameter "w",
     %v_4: f32[] scalar "loss_weights[0]",
     %v_5: f32[] scalar "loss_weights[1]") -> (%v_23 "loss", %v_11 "weight_0", %v_21 "weight_1") {
