@@ -2,6 +2,7 @@
 #include "compiler/passes/recognise/restore_names.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "compiler/analysis/parameter_names.h"
 
@@ -11,6 +12,29 @@ RestoredNames::RestoredNames(const Function& main, bool exporters_scopes, bool k
     : main_(&main), exporters_scopes_(exporters_scopes), keeps_names_(keeps_names) {
     for (const ArgInfo& info : main.argument_info)
         any_named_ = any_named_ || (info.kind != ArgInfo::Kind::input && is_dotted(info.names.front()));
+    std::map<Value, std::string> biases;
+    for (std::size_t k = 0; k < main.arguments.size(); ++k)
+        if (main.argument_info[k].kind != ArgInfo::Kind::input && type(k).rank() == 1 && is_dotted(name(k)) &&
+            leaf(name(k)).find("bias") != std::string::npos)
+            biases.emplace(main.arguments[k], name(k));
+    for (const Op& op : main.ops) {
+        if (op.name != "add") continue;
+        for (std::size_t o : {0, 1})
+            if (const auto bias = biases.find(op.operands[o]); bias != biases.end())
+                biases_.try_emplace(op.operands[1 - o], Bias{bias->second, op.provenance.scope});
+    }
+}
+
+std::string RestoredNames::beside_bias(const Site& site) const {
+    if (site.role != Role::product || site.scope.empty()) return "";
+    const auto at = biases_.find(site.consumer->results.front());
+    if (at == biases_.end() || at->second.scope != site.scope) return "";
+    std::string out = leaf(at->second.name);
+    out.replace(out.find("bias"), std::string_view("bias").size(), "weight");
+    out = parent(at->second.name) + "." + out;
+    const bool is_another = std::any_of(main_->argument_info.begin(), main_->argument_info.end(),
+                                        [&](const ArgInfo& info) { return info.names.front() == out; });
+    return is_another ? "" : out;
 }
 
 bool RestoredNames::is_models_own(std::size_t k) const {
@@ -30,6 +54,7 @@ std::string RestoredNames::target(std::size_t k, const Site& site, bool first) c
         return site.scope + "." + (parameter_name(own_name) ? leaf(own_name) : leaf_of(k, site));
     }
     if (is_models_own(k)) return own_name;
+    if (std::string beside = beside_bias(site); exporters_scopes_ && !beside.empty()) return beside;
     if (exporters_scopes_) return site.scope.empty() ? own_name : site.scope + "." + leaf_of(k, site);
     if (first && !exporters_name(own_name)) return own_name;
     // Where no module could be made out, the op says what it is a part of.

@@ -2,6 +2,7 @@
 // What an initializer is called as a parameter, and how it lay before an exporter rearranged it.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -40,10 +41,18 @@ class RestoredNames {
   private:
     const std::string& name(std::size_t k) const { return main_->argument_info[k].names.front(); }
     const Type& type(std::size_t k) const { return main_->type(main_->arguments[k]); }
+    // The weight of a product to which a bias is added that kept its name, in one module: "heads.a.weight" beside
+    // "heads.a.bias", where the scope is "a" alone (a ModuleDict is not called, and has none); "in_proj_weight" beside
+    // "in_proj_bias". "" where there is no such bias.
+    std::string beside_bias(const Site& site) const;
     std::string base_of(std::size_t k, const Site& site) const;  // "weight" or "bias"
     std::string leaf_of(std::size_t k, const Site& site) const;
 
+    struct Bias {
+        std::string name, scope;  // of what adds it
+    };
     const Function* main_;
+    std::map<Value, Bias> biases_;  // by what they are added to
     bool exporters_scopes_, keeps_names_, any_named_ = false;
 };
 

@@ -64,6 +64,28 @@ func @main(%x: f32[4,3] input "x", %layers.0.up_proj.weight: f32[2,3] parameter 
     EXPECT_EQ(notes(report), "done parameter at layers.0.up_proj.weight: from the initializer val_110, transposed\n");
 }
 
+// TorchScript's exporter renames what it transposes, and a ModuleDict, which is not called, has no scope: the bias
+// knows. Another module's bias says nothing.
+TEST(LiftParameters, AWeightIsNamedAfterTheBiasBesideIt) {
+    const auto weight_beside = [](const std::string& bias, const std::string& scope_of_add) {
+        Report report;
+        const Module module = lift_parameters(
+            with_data(
+                "func @main(%x: f32[4,3] input \"x\", %w: f32[3,2] value \"onnx::MatMul_9\", %b: f32[2] value \"" +
+                bias +
+                "\") -> (%z) {\n"
+                "  %y = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f32[4,2] at \"a\" \"Linear\" "
+                "[MatMul \"/a/MatMul\"]\n  %z = add(%b, %y) : f32[4,2] at \"" +
+                scope_of_add + "\" \"Linear\" [Add \"/a/Add\"]\n}\n"),
+            {}, report);
+        return module.main().argument_info[1].names.front();
+    };
+    EXPECT_EQ(weight_beside("heads.a.bias", "a"), "heads.a.weight");
+    EXPECT_EQ(weight_beside("a.in_proj_bias", "a"), "a.in_proj_weight");
+    EXPECT_EQ(weight_beside("model.bias", "model"), "a.weight");
+    EXPECT_EQ(weight_beside("heads.a.scale", "a"), "a.weight");
+}
+
 TEST(LiftParameters, AConv1DKeepsItsOrientation) {
     EXPECT_EQ(lifted(with_data(R"(
 func @main(%x: f32[4,3] input "x", %w: f32[3,2] value "val_1") -> (%y) {
