@@ -77,5 +77,78 @@ TEST(TorchScript, MethodsAreInlinedAndLoopsUnrolled) {
 )");
 }
 
+// Without gradients what is computed is a constant to them; a list is one, whatever names it.
+TEST(TorchScript, ListsTuplesAndGradients) {
+    const std::string no_grad = "__torch__.torch.autograd.grad_mode.no_grad";
+    EXPECT_EQ(body(forward("    l = annotate(List[Tensor], [x])\n"
+                           "    k = l\n"
+                           "    _0 = " +
+                           no_grad + ".__new__(" + no_grad +
+                           ")\n"
+                           "    _1 = (_0).__init__()\n"
+                           "    with _0:\n"
+                           "      y = torch.neg(x)\n"
+                           "    _2 = torch.append(k, y)\n"
+                           "    a, b, = (l, torch.len(l))\n"
+                           "    z = annotate(Optional[Tensor], None)\n"
+                           "    if torch.__is__(z, None):\n"
+                           "      c = torch.cat(a, -1)\n"
+                           "    else:\n"
+                           "      c = unchecked_cast(Tensor, z)\n"
+                           "    return torch.mul(c, b)\n")),
+              R"(  %neg = neg(%x) : f32[2,2]
+  %stop_gradient = stop_gradient(%neg) : f32[2,2]
+  %concat = concat(%x, %stop_gradient) {axis = 1} : f32[2,4]
+  %constant = constant() {value = <f32[] splat 2.0>} : f32[]
+  %mul = mul(%concat, %constant) : f32[2,4]
+)");
+}
+
+// A part that is written to is one of the whole.
+TEST(TorchScript, WritesReachWhatTheyAreViewsOf) {
+    EXPECT_EQ(body(forward("    y = torch.clone(x)\n"
+                           "    _0 = torch.fill_(torch.select(y, 0, 1), 7)\n"
+                           "    return y\n")),
+              R"(  %slice = slice(%x) {axis = 0, begin = 1, end = 2, step = 1} : f32[1,2]
+  %reshape = reshape(%slice) {dims = [2]} : f32[2]
+  %constant = constant() {value = <f32[] splat 7.0>} : f32[]
+  %broadcast_to = broadcast_to(%constant) {dims = [2]} : f32[2]
+  %reshape_1 = reshape(%broadcast_to) {dims = [1, 2]} : f32[1,2]
+  %slice_1 = slice(%x) {axis = 0, begin = 0, end = 1, step = 1} : f32[1,2]
+  %concat = concat(%slice_1, %reshape_1) {axis = 0} : f32[2,2]
+)");
+    const auto error = [](const std::string& lines) { return error_of([&] { body(forward(lines)); }); };
+    // Whether it is a copy depends on what nothing says.
+    EXPECT_EQ(error("    y = torch.contiguous(x)\n    _0 = torch.add_(y, 1)\n    return x\n").substr(0, 65),
+              "error: the model reads x after it wrote, in place, to memory that");
+    EXPECT_EQ(error("    y = torch.contiguous(x)\n    _0 = torch.add_(y, 1)\n    return y\n"), "no error");
+}
+
+TEST(TorchScript, NumbersThatAreNotWhatTheySeem) {
+    const auto error = [](const std::string& type, const std::string& lines) {
+        return error_of([&] {
+            Entries entries = script_of("  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n" + lines);
+            std::string& code = entries["m/code/__torch__.py"];
+            code.replace(code.find("__buffers__ = []"), 16, "__buffers__ = [\"steps\", ]");
+            PickleText data;
+            data.begin_object("__torch__", "M").text("weight").tensor("FloatStorage", "0", {2, 3}, true);
+            entries["m/data.pkl"] = data.text("steps").tensor("LongStorage", "2", {}, false).end_object().end();
+            entries["m/data/2"] = std::string(8, '\0');
+            imported(entries, with_input("x", type, {2, 2}));
+        });
+    };
+    const std::string counts = "    steps = self.steps\n    _0 = torch.add_(steps, 1)\n";
+    EXPECT_EQ(error("f32", counts + "    return x\n"), "no error");
+    const std::string counted =
+        "error: the model reads a number of steps that it counts itself, which a program does not do\n"
+        "help: give batch norms a momentum (not None), or call eval() before the model is saved\n";
+    EXPECT_EQ(error("f32", counts + "    return torch.mul(x, torch.div(1., float(steps)))\n"), counted);
+    EXPECT_EQ(error("f32", counts + "    return torch.mul(x, torch.reciprocal(steps))\n"), counted);
+    EXPECT_EQ(error("u8", "    return torch.add(x, x)\n").substr(0, 62),
+              "error: add of integers of 8 or 16 bits is not supported\n  node");
+    EXPECT_EQ(error("u8", "    return torch.add(torch.to(x, 6), x)\n"), "no error");
+    EXPECT_EQ(error("i64", "    return torch.add(x, x)\n"), "no error");
+}
+
 }  // namespace torchscript_test
 }  // namespace thunderc

@@ -181,6 +181,8 @@ class Node {
     void give(Binding binding, std::size_t k = 0);
     // A view: `back` makes of the operand's value and of one that is written to the view what the operand is then.
     void give_view(Value v, std::function<Value(Value base, Value written)> back, std::size_t k = 0);
+    // What may be the operand's memory or a copy: neither is read once the other was written to.
+    void give_perhaps_shared(Value v);
     // Whether the first operand's elements lie in order, so that another shape of it is a view in PyTorch as well, and
     // no copy; nullopt where nothing says so.
     std::optional<bool> is_dense() const;

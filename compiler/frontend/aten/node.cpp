@@ -245,6 +245,16 @@ void Node::give_view(Value v, std::function<Value(Value, Value)> back, std::size
     give(std::move(binding), k);
 }
 
+void Node::give_perhaps_shared(Value v) {
+    Binding binding = Binding::of(v);
+    if (const Argument* of = at(0); of != nullptr && of->kind == Argument::Kind::name) {
+        const Binding& base = importer_.find(of->text);
+        binding.writes = base.writes;
+        binding.seen = base.seen;
+    }
+    give(std::move(binding));
+}
+
 std::optional<bool> Node::is_dense() const {
     const Argument* of = at(0);
     const TensorMeta* meta = of != nullptr && of->kind == Argument::Kind::name ? importer_.meta(of->text) : nullptr;

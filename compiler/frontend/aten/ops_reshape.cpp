@@ -95,7 +95,9 @@ void reshaped(Node& n) {
 void same(Node& n) {
     const std::string op = n.op();
     if (op == "clone") return n.give(n.tensor("self"));
-    if (op == "contiguous" && n.is_dense() != true) return n.give(n.tensor("self"));
+    if (op == "contiguous" && n.is_dense() == false) return n.give(n.tensor("self"));
+    // Of code nothing says whether it is a copy: a write to it is one to what nobody may read any more.
+    if (op == "contiguous" && !n.is_dense()) return n.give_perhaps_shared(n.tensor("self"));
     n.give_view(n.tensor("self"), [](Value, Value written) { return written; });
 }
 

@@ -64,6 +64,8 @@ Module Importer::run() {
     std::unordered_map<std::string, Item> given = import_inputs(*forward);
     import_tensors(archive_, modules_.tensors);
     import_constants();
+    for (const aten::NamedTensor& tensor : modules_.tensors)
+        if (aten::is_widened(tensor.stored.type)) narrow_.insert(find(tensor.binding).value);
     const Item result = Interpreter(library_, *this).run(root, *forward, std::move(given));
     import_outputs(result, "", 0);
     if (module_.main().results.empty())
@@ -89,7 +91,47 @@ const Type& Importer::type(const Item& tensor) const {
 }
 
 const Tensor* Importer::known(const Item& tensor) {
-    return aten::Importer::known(find(tensor.text).value);
+    const Value v = find(tensor.text).value;
+    refuse_counted(v, {});
+    return aten::Importer::known(v);
+}
+
+bool Importer::any_operand(const aten::Call& call, const std::set<Value>& among) const {
+    const auto is_among = [&](const aten::Argument& a) {
+        const auto at = a.kind == aten::Argument::Kind::name ? names_.find(a.text) : names_.end();
+        return at != names_.end() && among.contains(at->second.value);
+    };
+    return std::any_of(call.arguments.begin(), call.arguments.end(), [&](const aten::NamedArgument& a) {
+        return is_among(a.value) || std::any_of(a.value.items.begin(), a.value.items.end(), is_among);
+    });
+}
+
+// num_batches_tracked and the like, which no program counts.
+void Importer::refuse_counted(Value v, const Place& place) const {
+    if (!counted_.contains(v)) return;
+    fail_at(place, "the model reads a number of steps that it counts itself, which a program does not do",
+            "give batch norms a momentum (not None), or call eval() before the model is saved");
+}
+
+// Behind a call: what its results' numbers are.
+void Importer::note_numbers(const aten::Call& call) {
+    const bool counted = any_operand(call, counted_), narrow = any_operand(call, narrow_);
+    std::optional<aten::ScalarType> converted;
+    for (const aten::NamedArgument& a : call.arguments)
+        if (a.value.kind == aten::Argument::Kind::scalar_type)
+            converted = static_cast<aten::ScalarType>(a.value.integer);
+    const bool now_narrow = converted ? aten::is_widened(*converted) : narrow;
+    for (const aten::Argument& result : call.results) {
+        const auto at = names_.find(result.text);
+        if (at == names_.end() || at->second.kind != aten::Binding::Kind::tensor) continue;
+        const Value v = at->second.value;
+        if (counted) counted_.insert(v);
+        if (now_narrow && aten::Importer::type(v).dtype == DType::i32) narrow_.insert(v);
+    }
+    if (aten::writes_in_place(call.target) && !call.arguments.empty()) {
+        const auto at = names_.find(call.arguments.front().value.text);
+        if (at != names_.end() && counters_.contains(at->second.buffer)) counted_.insert(at->second.value);
+    }
 }
 
 std::string Importer::unique(const std::string& wanted) {
@@ -257,7 +299,14 @@ Item Importer::imported(const OperatorCall& call, MatchedCall found, const Place
     if (writes && !gradients)
         fail_at(place, fmt::format("{} writes in place where no gradients are kept", call.name),
                 "write x = x + y in the model");
+    const bool narrow = any_operand(made, narrow_);
     import_call(made);
+    note_numbers(made);
+    if (const auto at = names_.find(made.results.front().text);
+        narrow && at != names_.end() && narrow_.contains(at->second.value) &&
+        aten::find_importer(made.target)->numbers == aten::computed)
+        fail_at(place, fmt::format("{} of integers of 8 or 16 bits is not supported", call.name),
+                "compute with torch.int64 in the model");
     const auto stopped = [&](const std::string& name) {
         aten::Binding& binding = names_.at(name);
         if (!gradients && binding.kind == aten::Binding::Kind::tensor &&

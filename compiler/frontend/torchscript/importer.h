@@ -56,6 +56,10 @@ class Importer final : public aten::Importer, private Operators {
     std::string unique(const std::string& wanted);
     [[noreturn]] void refuse_operator(const std::string& name, const Place& place) const;
     bool is_float_division(const OperatorCall& call) const;
+    // ---- what numbers are not those that they seem ----
+    bool any_operand(const aten::Call& call, const std::set<Value>& among) const;
+    void refuse_counted(Value v, const Place& place) const;
+    void note_numbers(const aten::Call& call);
 
     std::shared_ptr<const ZipArchive> archive_;
     std::string root_;  // the folder of the archive's entries, with its slash
@@ -67,7 +71,9 @@ class Importer final : public aten::Importer, private Operators {
     std::map<std::string, int> names_taken_;
     std::set<std::string> output_names_;
     std::size_t calls_ = 0;
-    int version_ = 3;  // of the archive's operators
+    std::set<Value> counted_;  // what follows from buffers that count steps: their numbers are those of the first
+    std::set<Value> narrow_;   // integers of types that are wider here
+    int version_ = 3;          // of the archive's operators
 };
 
 }  // namespace thunderc::torchscript

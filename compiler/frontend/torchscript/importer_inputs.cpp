@@ -115,7 +115,9 @@ void Importer::bind_declared() {
             bind(input.name, aten::Binding::of(bound_constant(input.name, given->second, type)));
             continue;
         }
-        bind(input.name, aten::Binding::of(module_.main().add_argument(type, value_name(input.name), std::move(info))));
+        const Value v = module_.main().add_argument(type, value_name(input.name), std::move(info));
+        if (aten::is_widened(types_[k])) narrow_.insert(v);
+        bind(input.name, aten::Binding::of(v));
     }
 }
 
@@ -205,6 +207,7 @@ void Importer::import_outputs(const Item& result, const std::string& key, int de
         const std::string wanted = aten::plain(key.empty() ? result.text : key);
         std::string name = wanted;
         for (int n = 1; !output_names_.insert(name).second; ++n) name = fmt::format("{}_{}", wanted, n);
+        refuse_counted(find(result.text).value, {});
         main.results.push_back(find(result.text).value);
         main.result_names.push_back(std::move(name));
         return;

@@ -61,7 +61,7 @@ class Interpreter::Deeper {
 void fail_at(const Place& place, std::string message, std::string help) {
     Diagnostic d;
     d.message = std::move(message);
-    d.node = fmt::format("{}:{}", place.file, place.line);
+    if (!place.file.empty()) d.node = fmt::format("{}:{}", place.file, place.line);
     d.module = place.module == nullptr ? "" : place.module->path;
     d.help = std::move(help);
     throw UserError(std::move(d));
