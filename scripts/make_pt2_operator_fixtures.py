@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 import transformers.integrations.moe  # registers an operator
 
+from torch._higher_order_ops import scan, while_loop
+
 import fixture_files
 from make_pt2_fixtures import export
 
@@ -160,7 +162,19 @@ def groups():
         negative=lambda x: real(-pair(x)), parts=lambda x: pair(x).real * pair(x).imag, size_of=lambda x: pair(x).abs(), angle_of=lambda x: pair(x).angle(), exponential=lambda x: real(pair(x).exp()),
         of_parts=lambda size, angle: real(torch.complex(size, angle)), moved=lambda x, y: moved_complex(pair(x), pair(y)), angle_of_real=lambda x: x.detach().angle(),
         rotary=lambda heads, size, angle: real(pair(heads.reshape(2, 3, 2, 4, 2)) * torch.polar(size, angle).view(1, 3, 1, 4)).flatten(3)))
+    out["control"] = ({"x": normal(4, 3), "w": normal(3, 3), "b": normal(3)}, dict(
+        taken=lambda x, w: torch.cond(torch.tensor(True), lambda x, w: (x @ w).sin(), lambda x, w: x.cos(), (x, w)),
+        other=lambda x, w: torch.cond(torch.tensor(3) < 2, lambda x, w: (x @ w).sin(), lambda x, w: x.cos(), (x, w)),
+        running=lambda x, w, b: scanned(x, w, b)[0], states=lambda x, w, b: scanned(x, w, b)[1], backwards=lambda x, w, b: scanned(x, w, b, reverse=True)[1],
+        counted=lambda x: while_loop(lambda k, x: k < 3, lambda k, x: (k + 1, x.sin() * 1.5), (torch.tensor(0), x.detach()))[1]))
     return out
+
+
+def scanned(x, w, b, reverse=False):
+    def step(h, row):
+        h = torch.tanh(h @ w + row * b)
+        return h, h * 2
+    return scan(step, x[0] * 0, x, dim=0, reverse=reverse)
 
 
 def pair(x):

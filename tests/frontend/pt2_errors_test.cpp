@@ -181,6 +181,42 @@ TEST(Pt2Errors, UnknownOperatorsAllAtOnce) {
         "torch.onnx.export, where --user-executor can compute them\n");
 }
 
+// Control flow is taken as it goes for all data; what the data decide is refused.
+TEST(Pt2Errors, ControlFlowThatDependsOnData) {
+    const auto error_of_call = [](const std::string& target, const std::function<void(nlohmann::json&)>& change) {
+        const TemporaryFile file("model.pt2");
+        write_changed(file.path(), "pt2_operators/control.pt2", [&](nlohmann::json& program) {
+            for (nlohmann::json& node : program["graph_module"]["graph"]["nodes"])
+                if (node["target"] == "torch.ops.higher_order." + target) return change(node);
+            FAIL() << target;
+        });
+        const std::string text = error_of_file(file);
+        const std::size_t help = text.find("help: ");
+        return text.substr(0, text.find('\n') + 1) + (help == std::string::npos ? text : text.substr(help));
+    };
+    const nlohmann::json data = {{"as_tensor", {{"name", "inputs_0"}}}};
+    EXPECT_EQ(error_of_call("cond", [&](nlohmann::json& node) { node["inputs"][0]["arg"] = data; }),
+              "error: which branch of torch.cond is taken depends on the data\n"
+              "help: compute both and choose with torch.where: a program has the same steps for all data\n");
+    EXPECT_EQ(error_of_call("while_loop",
+                            [&](nlohmann::json& node) {
+                                auto& graph = node["inputs"][0]["arg"]["as_graph"]["graph"];
+                                graph["outputs"][0] = {{"as_tensor", graph["inputs"][1]["as_tensor"]}};
+                            }),
+              "error: how often a while_loop is run depends on the data\n"
+              "help: count its steps with a tensor of integers that no input changes\n");
+    EXPECT_EQ(error_of_call("while_loop",
+                            [&](nlohmann::json& node) {  // its counter stays where it is
+                                auto& graph = node["inputs"][1]["arg"]["as_graph"]["graph"];
+                                graph["outputs"][0] = {{"as_tensor", graph["inputs"][0]["as_tensor"]}};
+                            }),
+              "error: a while_loop of more than 10000 steps\n"
+              "help: the operator is supported in other forms only, or the program is damaged: save it again\n");
+    EXPECT_EQ(error_of_call("scan", [&](nlohmann::json& node) { node["inputs"][2]["arg"]["as_tensors"].clear(); }),
+              "error: scan of nothing\n"
+              "help: the operator is supported in other forms only, or the program is damaged: save it again\n");
+}
+
 // What a call gives is held against what PyTorch said of it; the error has the author's line.
 TEST(Pt2Errors, AnotherShapeThanTheProgramSays) {
     const std::string text = error_in_program([](nlohmann::json& program) {

@@ -64,7 +64,7 @@ TEST_P(Pt2Operators, GiveWhatPyTorchGives) {
 
 INSTANTIATE_TEST_SUITE_P(Groups, Pt2Operators,
                          testing::Values("elementwise", "activations", "shapes", "writes", "reductions", "products",
-                                         "indices", "networks", "losses", "windows", "distances", "complex"),
+                                         "indices", "networks", "losses", "windows", "distances", "complex", "control"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace pt2_operators_test
