@@ -215,7 +215,7 @@ TEST(Pt2, LossesArePyTorchs) {
 
 TEST(Pt2, DimensionsAreHeldAgainstTheRangesOfTheExport) {
     EXPECT_EQ(error_of([] { import_model(fixture("llama2/ep_dyn.loss.pt2"), of(2, 40)); }),
-              "error: the dimension s38 is 40, and the model was exported for others\n"
+              "error: dimension 1 of the input input_ids is 40, and the model was exported for others\n"
               "  expected: 0 to 32\n"
               "  found: 40\n"
               "help: choose another value for --batch, --seq or --dim, or export the model with a wider range\n");
@@ -223,6 +223,32 @@ TEST(Pt2, DimensionsAreHeldAgainstTheRangesOfTheExport) {
               "error: the dynamic dimension s38 (dimension 1 of the input input_ids) is not bound\n"
               "help: add --seq N\n");
     verify(import_model(fixture("llama2/ep_dyn.loss.pt2"), of(3, 32)));
+}
+
+// Conditions that the exporter found in the code, which are no ranges.
+TEST(Pt2, GuardsOfTheExport) {
+    const auto with = [](const std::vector<std::string>& guards, std::int64_t seq) {
+        const TemporaryFile file("model.pt2");
+        write_changed(file.path(), "llama2/ep_dyn.loss.pt2",
+                      [&](nlohmann::json& program) { program["guards_code"] = guards; });
+        return error_of([&] { import_model(file.path(), of(2, seq)); });
+    };
+    const std::vector<std::string> guards = {"2*L['input_ids'].size()[1] <= 40", "L['input_ids'].size()[1] != 8",
+                                             "L['labels'].size()[1] == L['input_ids'].size()[1]",
+                                             "L['input_ids'].size()[1] % 3 == 0"};
+    EXPECT_EQ(with(guards, 9), "no error");
+    EXPECT_EQ(with({guards.begin(), guards.begin() + 3}, 21),
+              "error: the model was exported under a condition that does not hold for these sizes\n"
+              "  expected: 2*input_ids.size(1) <= 40\n"
+              "  found: input_ids [2,21], labels [2,21]\n"
+              "help: choose another value for --batch, --seq or --dim, or export the model with a wider range\n");
+    EXPECT_NE(with(guards, 8).find("input_ids.size(1) != 8"), std::string::npos);
+    EXPECT_NE(with(guards, 10).find("input_ids.size(1) % 3 == 0"), std::string::npos);
+    // What is of another form says nothing.
+    EXPECT_EQ(with({"L['other'].size()[0] == 1", "L['labels'].size()[9] == 1", "isinstance(L['labels'], Tensor)",
+                    "L['labels'", "L['labels'].size()[99999999999999999999] == 1", ""},
+                   9),
+              "no error");
 }
 
 TEST(Pt2, ExpressionsOverSizes) {

@@ -6,11 +6,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/pt2/program.h"
 #include "compiler/frontend/pt2/weights.h"
+#include "compiler/frontend/shared/dimensions.h"
 
 namespace thunderc::pt2_frontend {
 
@@ -26,7 +28,7 @@ class Importer final : public aten::Importer {
     void refuse_changes() const;
     void import_inputs();
     void import_tensors();
-    void check_ranges() const;
+    void check_ranges(std::span<const ShapedInput> inputs) const;
     void find_statistics(const Graph& graph);
     void import_outputs();
 

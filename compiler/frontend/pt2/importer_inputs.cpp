@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compiler/frontend/aten/complex.h"
+#include "compiler/frontend/pt2/guards.h"
 #include "compiler/frontend/pt2/importer.h"
 #include "compiler/frontend/pt2/shape_expression.h"
 #include "compiler/frontend/shared/inputs.h"
@@ -74,7 +75,7 @@ void Importer::import_inputs() {
                  "export the model with a dimension of its own for it");
         bound.inputs[input].dims[dimension] = *value;
     }
-    check_ranges();
+    check_ranges(bound.inputs);
     for (std::size_t k = 0; k < metas.size(); ++k) {
         const ShapedInput& input = bound.inputs[k];
         ArgInfo info = input_info(input, options_, report_);
@@ -89,19 +90,46 @@ void Importer::import_inputs() {
     }
 }
 
-// Which sizes the model was exported for, by the author or by what the code asks.
-void Importer::check_ranges() const {
+// Which sizes the model was exported for, by the author or by what the code asks. The file has no names of dimensions:
+// they are told by the inputs that have them.
+void Importer::check_ranges(std::span<const ShapedInput> inputs) const {
+    const auto place_of = [&](const std::string& symbol) {
+        for (const InputSpec& spec : program_->inputs) {
+            const TensorMeta* of = spec.kind == InputSpec::Kind::input ? meta(spec.name) : nullptr;
+            for (std::size_t d = 0; of != nullptr && d < of->sizes.size(); ++d)
+                if (symbol_of(of->sizes[d].expression) == symbol)
+                    return fmt::format("dimension {} of the input {}", d, spec.name);
+        }
+        return fmt::format("the dimension {}", symbol);
+    };
+    const std::string help = "choose another value for --batch, --seq or --dim, or export the model with a wider range";
     for (const auto& [symbol, value] : symbols_) {
         const auto range = program_->ranges.find(symbol);
         if (range == program_->ranges.end()) continue;
         const auto& [least, most] = range->second;
         if ((!least || value >= *least) && (!most || value <= *most)) continue;
         Diagnostic d;
-        d.message = fmt::format("the dimension {} is {}, and the model was exported for others", symbol, value);
+        d.message = fmt::format("{} is {}, and the model was exported for others", place_of(symbol), value);
         d.expected = !most || *most >= largest_size ? fmt::format("{} or more", least.value_or(0))
                                                     : fmt::format("{} to {}", least.value_or(0), *most);
         d.actual = std::to_string(value);
-        d.help = "choose another value for --batch, --seq or --dim, or export the model with a wider range";
+        d.help = help;
+        throw UsageError(std::move(d));
+    }
+    for (const std::string& code : program_->guards) {
+        const Guard guard = read_guard(code, [&](std::string_view input, std::size_t dimension) {
+            for (const ShapedInput& one : inputs)
+                if (one.name == input && dimension < one.dims.size()) return std::optional(one.dims[dimension]);
+            return std::optional<std::int64_t>();
+        });
+        if (!guard.holds) report_.declined("guard", aten::plain(guard.text), "is of a form that is not looked at");
+        if (guard.holds.value_or(true)) continue;
+        Diagnostic d;
+        d.message = "the model was exported under a condition that does not hold for these sizes";
+        d.expected = aten::plain(guard.text);
+        for (const ShapedInput& one : inputs)
+            d.actual += fmt::format("{}{} [{}]", d.actual.empty() ? "" : ", ", one.name, to_string(one.dims));
+        d.help = help;
         throw UsageError(std::move(d));
     }
 }

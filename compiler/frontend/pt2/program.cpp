@@ -471,6 +471,9 @@ Program read_program(const ZipArchive& archive) {
         out.outputs.push_back(output_of(spec));
     if (module.contains("module_call_graph")) out.output_names = output_names(module.at("module_call_graph"));
     add_ranges(all, out);
+    if (all.contains("guards_code") && all.at("guards_code").is_array())
+        for (const json& guard : all.at("guards_code"))
+            if (guard.is_string()) out.guards.push_back(guard.get<std::string>());
     add_payloads(archive, root + "/data/weights/", "model_weights_config.json", out);
     add_payloads(archive, root + "/data/constants/", "model_constants_config.json", out);
     return out;
