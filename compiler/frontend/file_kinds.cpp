@@ -7,9 +7,11 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "compiler/frontend/torchscript/pickle.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -23,6 +25,31 @@ constexpr const char* export_help =
 [[noreturn]] void refuse_weights(const std::filesystem::path& path, std::string_view what, bool init) {
     fail(fmt::format("{} {}: weights, and no graph of a model", path.string(), what),
          fmt::format("{}{}", export_help, init ? "; its program begins with such weights by --init" : ""));
+}
+
+// Of torch.save: a dictionary of tensors, or a model's objects, whose classes are the author's.
+[[noreturn]] void refuse_saved(const ZipArchive& archive, const std::string& pickle) {
+    const std::string path = archive.path().string();
+    const std::string root = pickle.substr(0, pickle.size() - std::string_view("data.pkl").size());
+    std::string other;
+    std::size_t tensors = 0;
+    try {
+        const torchscript::Pickle read = torchscript::read_pickle(archive, pickle, root + "data/");
+        for (const torchscript::Pickled& value : read.values)
+            if (value.kind == torchscript::Pickled::Kind::tensor) ++tensors;
+    } catch (const UserError& error) {
+        other = error.diagnostic().message;
+    }
+    if (other.empty() && tensors > 0)
+        fail(fmt::format("{} was written by torch.save: a state dict of {} tensors, and no graph of a model", path,
+                         tensors),
+             fmt::format("{}; its program begins with such weights by --init, from a safetensors file: "
+                         "safetensors.torch.save_file(torch.load(\"weights.pt\", weights_only=True), "
+                         "\"weights.safetensors\")",
+                         export_help));
+    fail(fmt::format("{} was written by torch.save: objects of a model, whose code is not in it{}", path,
+                     other.empty() ? "" : fmt::format(" ({})", other)),
+         fmt::format("load it where its code is, and {}", export_help));
 }
 
 bool has_entry(const ZipArchive& archive, std::string_view part) {
@@ -76,9 +103,7 @@ void refuse_archive(const ZipArchive& archive) {
     if (has_entry(archive, "/models/"))
         fail(fmt::format("{} has no model of the name \"model\"", path),
              "save the program by itself: torch.export.save(program, \"model.pt2\")");
-    if (has_entry(archive, "data.pkl"))
-        fail(fmt::format("{} was written by torch.save: weights, or the objects of a model, and no graph of one", path),
-             export_help);
+    if (const std::optional<std::string> pickle = archive.only_with_end("data.pkl")) refuse_saved(archive, *pickle);
     fail(fmt::format("{} is a zip archive, and none of torch.export.save or torch.jit.save", path), export_help);
 }
 

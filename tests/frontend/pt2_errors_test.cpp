@@ -296,9 +296,6 @@ TEST(Pt2Errors, FilesThatAreNoModel) {
     EXPECT_EQ(error_in("old.bin", "\x80\x02}q\x01."),
               "error: old.bin is a pickle, as torch.save wrote before PyTorch 1.6: weights, and no graph of a model\n" +
                   std::string(how_to_export) + "\n");
-    EXPECT_EQ(error_in_zip("state.pt", {{"state/data.pkl", ""}, {"state/data/0", ""}}),
-              "error: state.pt was written by torch.save: weights, or the objects of a model, and no graph of one\n" +
-                  std::string(how_to_export) + "\n");
     EXPECT_EQ(error_in_zip("older.pt2", {{"serialized_exported_program.json", "{}"}, {"version", "6"}}),
               "error: older.pt2 is a program of torch.export in the form that PyTorch saved before 2.8, which is not "
               "supported\nhelp: load and save it with PyTorch 2.13: "

@@ -158,6 +158,27 @@ TEST(TorchScriptErrors, PicklesAreData) {
     EXPECT_EQ(with(deep.end()).substr(0, 52), "error: modules of script.pt stand within one another");
 }
 
+TEST(TorchScriptErrors, WhatTorchSaveWrites) {
+    const std::string exported =
+        "export the model: torch.export.save(torch.export.export(model, args), \"model.pt2\"), or "
+        "torch.onnx.export(model, args, \"model.onnx\", dynamo=True, optimize=False)";
+    PickleText state;
+    state.global("collections", "OrderedDict").add(")R(").text("weight").tensor("FloatStorage", "0", {2}, true);
+    state.text("bias").tensor("FloatStorage", "1", {2}, true).op('u');
+    EXPECT_EQ(error_of_archive({{"s/data.pkl", state.end()}, {"s/data/0", floats({1, 2})}}, {}),
+              "error: script.pt was written by torch.save: a state dict of 2 tensors, and no graph of a model\nhelp: " +
+                  exported +
+                  "; its program begins with such weights by --init, from a safetensors file: "
+                  "safetensors.torch.save_file(torch.load(\"weights.pt\", weights_only=True), "
+                  "\"weights.safetensors\")\n");
+    EXPECT_EQ(
+        error_of_archive({{"s/data.pkl", PickleText().begin_object("my.models", "Net").end_object().end()}}, {}),
+        "error: script.pt was written by torch.save: objects of a model, whose code is not in it (the pickle "
+        "s/data.pkl of script.pt names my.models.Net, which is no part of a model's data)\nhelp: load it where its "
+        "code is, and " +
+            exported + "\n");
+}
+
 TEST(TorchScriptErrors, TensorsThatCannotBe) {
     const auto with = [](const Dims& dims, const Dims& strides, std::int64_t offset = 0) {
         Entries entries = script_of("  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n    return x\n");

@@ -16,6 +16,7 @@ namespace parity_test {
 
 struct Case {
     const char *name, *model, *graph, *options, *flags;
+    int ranks = 1;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -37,7 +38,11 @@ const Case cases[] = {
     {"mlp_ts", "mlp", "ts.logits", "", ""},
     {"llama2_ts", "llama2", "ts.logits", "--batch 1", "--grad-accum 2"},
     {"llama2_tied_ts", "llama2_tied", "ts.logits", "", ""},
+    {"llama2_ts_dp2", "llama2", "ts.logits", "--batch 1 --dp 2", "", 2},
+    {"llama2_ts_fsdp2", "llama2", "ts.logits", "--batch 1 --fsdp 2", "", 2},
     {"gpt2_ts", "gpt2", "ts.loss", "--batch 1", "--grad-accum 2"},
+    {"gpt2_ts_dp2", "gpt2", "ts.loss", "--batch 1 --dp 2", "", 2},
+    {"gpt2_ts_fsdp2", "gpt2", "ts.loss", "--batch 1 --fsdp 2", "", 2},
     {"llama1_noopt", "llama1", "noopt.logits", "", ""},
     {"llama2_dynamo", "llama2", "dynamo.logits", "--recompute selective", ""},
     {"llama2_dynamo23_straight", "llama2", "dynamo23.logits", "--no-roll", ""},
@@ -91,7 +96,7 @@ class Parity : public testing::TestWithParam<Case> {};
 
 TEST_P(Parity, WithPyTorch) {
     const Case& c = GetParam();
-    expect_pytorchs_numbers(GeneratedProgram(c.name, c.model, c.graph, c.options), c.flags);
+    expect_pytorchs_numbers(GeneratedProgram(c.name, c.model, c.graph, c.options, "train", c.ranks), c.flags);
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Parity,
@@ -125,7 +130,7 @@ TEST_P(ParityWithoutAvx512, WithPyTorch) {
     const Cpu cpu = tried_on(Cpu::x86_64_v3);
     if (!runs(cpu)) GTEST_SKIP() << "this CPU runs no program for x86-64-v3";
     const Case& c = GetParam();
-    const GeneratedProgram program(c.name, c.model, c.graph, c.options, "train", 1, cpu);
+    const GeneratedProgram program(c.name, c.model, c.graph, c.options, "train", c.ranks, cpu);
     for (const char* threads : {" --threads 1", " --threads 3", " --threads 7"}) {
         SCOPED_TRACE(threads);
         expect_pytorchs_numbers(program, c.flags + std::string(threads));
