@@ -104,6 +104,45 @@ TEST(TorchScript, ListsTuplesAndGradients) {
 )");
 }
 
+TEST(TorchScript, InputsWithinOthers) {
+    CompileOptions options = with_input("h.0", "f32", {2, 2});
+    options.inputs["h.1"] = options.inputs["l.0"] = options.inputs["l.1"] = options.inputs["h.0"];
+    const std::string text = imported(script_of("  def forward(self: __torch__.M,\n"
+                                                "    h: Tuple[Tensor, Tensor],\n"
+                                                "    l: List[Tensor],\n"
+                                                "    mask: Optional[Tensor]=None,\n"
+                                                "    flag: bool=True) -> Tensor:\n"
+                                                "    a, b, = h\n"
+                                                "    if torch.__is__(mask, None):\n"
+                                                "      c = torch.sub(a, b)\n"
+                                                "    else:\n"
+                                                "      c = a\n"
+                                                "    return torch.mul(c, l[-1])\n"),
+                                      options);
+    EXPECT_NE(text.find("%h.0: f32[2,2] input \"h.0\" {batched},\n    %h.1: f32[2,2] input \"h.1\" {batched},\n"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("%sub = sub(%h.0, %h.1) : f32[2,2]\n  %mul = mul(%sub, %l.1) : f32[2,2]\n"), std::string::npos)
+        << text;
+}
+
+// The inputs that a model was traced with say shapes, of those within dictionaries as well; --batch gives others.
+TEST(TorchScript, TracedInputsSayShapes) {
+    Entries entries = script_of(
+        "  def forward(self: __torch__.M,\n    x: Dict[str, Tensor]) -> Dict[str, Tensor]:\n"
+        "    return {\"scores\": torch.matmul(x[\"image\"], self.weight)}\n");
+    PickleText inputs;
+    inputs.add("}(").text("forward").add("](}(").text("image").tensor("FloatStorage", "0", {4, 2}, false).add("ueu");
+    entries["m/traced_inputs.pkl"] = inputs.end();
+    entries["m/traced_inputs/0"] = "";
+    const std::string text = imported(entries, {});
+    EXPECT_NE(text.find("%x.image: f32[4,2] input \"x.image\" {batched}"), std::string::npos) << text;
+    EXPECT_NE(text.find("-> (%matmul \"scores\")"), std::string::npos) << text;
+    CompileOptions options;
+    options.batch = 7;
+    EXPECT_NE(imported(entries, options).find("%x.image: f32[7,2] input"), std::string::npos);
+}
+
 // A part that is written to is one of the whole.
 TEST(TorchScript, WritesReachWhatTheyAreViewsOf) {
     EXPECT_EQ(body(forward("    y = torch.clone(x)\n"

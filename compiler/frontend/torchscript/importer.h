@@ -28,14 +28,24 @@ class Importer final : public aten::Importer, private Operators {
 
   private:
     // ---- what goes in and comes out (importer_inputs.cpp) ----
-    struct Example {  // an input as the model was traced with it
+    // An input as the model was traced with it, or as its type says: a tensor, or several.
+    struct Example {
+        Item::Kind kind = Item::Kind::none;
+        bool known = false;  // shape and type of a tensor
         aten::ScalarType type = aten::ScalarType::f32;
         Dims dims;
+        std::vector<std::string> keys;  // of a dictionary
+        std::vector<Example> items;
     };
+    struct InputNames {
+        std::vector<std::string> all, unknown;
+    };
+    static Example example_of(const Pickle& pickle, const Pickled& value, int depth);
+    std::optional<Example> example_of_type(const std::string& name, const std::string& type) const;
     void refuse_frozen() const;
     std::unordered_map<std::string, Item> import_inputs(const FunctionCode& forward);
-    std::vector<std::optional<Example>> traced_inputs(const std::string& method) const;
-    void declare(const std::string& name, const std::optional<Example>& example, std::vector<std::string>& unknown);
+    std::vector<Example> traced_inputs(const std::string& method) const;
+    Item declare(const std::string& name, const Example& example, InputNames& names);
     void make_dynamic();
     void bind_declared();
     void import_constants();

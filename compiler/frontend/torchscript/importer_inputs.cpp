@@ -19,7 +19,32 @@ bool is_tensor_type(const std::string& type) {
     return type == "Tensor" || type == "Optional[Tensor]" || type.empty();
 }
 
+constexpr int deepest_input = 16;
+
 }  // namespace
+
+Importer::Example Importer::example_of(const Pickle& pickle, const Pickled& value, int depth) {
+    Example out;
+    if (value.kind == Pickled::Kind::tensor) {
+        out.kind = Item::Kind::tensor;
+        out.known = true;
+        out.type = value.tensor->type;
+        out.dims = value.tensor->dims;
+        return out;
+    }
+    const bool keyed = value.kind == Pickled::Kind::dictionary;
+    if ((!keyed && value.kind != Pickled::Kind::tuple && value.kind != Pickled::Kind::list) || depth > deepest_input)
+        return out;
+    for (std::size_t k = 0; k < value.items.size(); k += keyed ? 2 : 1) {
+        if (keyed) out.keys.push_back(pickle.at(value.items[k]).text);
+        out.items.push_back(example_of(pickle, pickle.at(value.items[keyed ? k + 1 : k]), depth + 1));
+        if (out.items.back().kind == Item::Kind::none) return {};
+    }
+    out.kind = keyed                                ? Item::Kind::dictionary
+               : value.kind == Pickled::Kind::tuple ? Item::Kind::tuple
+                                                    : Item::Kind::list;
+    return out;
+}
 
 // torch.jit.freeze makes constants without names of all parameters.
 void Importer::refuse_frozen() const {
@@ -39,23 +64,29 @@ void Importer::refuse_frozen() const {
 }
 
 // Tracing keeps the inputs that it was given, without their numbers.
-std::vector<std::optional<Importer::Example>> Importer::traced_inputs(const std::string& method) const {
-    std::vector<std::optional<Example>> out;
+std::vector<Importer::Example> Importer::traced_inputs(const std::string& method) const {
+    std::vector<Example> out;
     if (archive_->find(root_ + "traced_inputs.pkl") == nullptr) return out;
     const Pickle pickle = read_pickle(*archive_, root_ + "traced_inputs.pkl", root_ + "traced_inputs/");
     const Pickled* inputs = pickle.member(pickle.at(pickle.root), method);
     if (inputs == nullptr) return out;
-    for (const Pickled::Index item : inputs->items) {
-        const Pickled& input = pickle.at(item);
-        out.push_back(input.kind == Pickled::Kind::tensor
-                          ? std::optional(Example{input.tensor->type, input.tensor->dims})
-                          : std::nullopt);
-    }
+    for (const Pickled::Index item : inputs->items) out.push_back(example_of(pickle, pickle.at(item), 0));
     return out;
 }
 
-void Importer::declare(const std::string& name, const std::optional<Example>& example,
-                       std::vector<std::string>& unknown) {
+// An input, or those within a tuple, a list or a dictionary, which are called "h.0", "batch.image".
+Item Importer::declare(const std::string& name, const Example& example, InputNames& names) {
+    if (example.kind != Item::Kind::tensor) {
+        std::vector<Item> items;
+        for (std::size_t k = 0; k < example.items.size(); ++k) {
+            const bool keyed = example.kind == Item::Kind::dictionary;
+            if (keyed) items.push_back(Item::of_text(example.keys[k]));
+            const std::string key = keyed ? example.keys[k] : std::to_string(k);
+            items.push_back(declare(fmt::format("{}.{}", name, key), example.items[k], names));
+        }
+        return Item::sequence(example.kind, std::move(items));
+    }
+    names.all.push_back(name);
     DeclaredInput declared;
     declared.name = name;
     if (const auto given = options_.inputs.find(name); given != options_.inputs.end()) {
@@ -69,14 +100,40 @@ void Importer::declare(const std::string& name, const std::optional<Example>& ex
         for (const CompileOptions::InputShape::Extent& extent : given->second.shape)
             declared.shape.push_back({extent.value, extent.symbol});
         types_.push_back(*type);
-    } else if (example) {
-        for (const std::int64_t extent : example->dims) declared.shape.push_back({extent, ""});
-        types_.push_back(example->type);
+    } else if (example.known) {
+        for (const std::int64_t extent : example.dims) declared.shape.push_back({extent, ""});
+        types_.push_back(example.type);
     } else {
-        unknown.push_back(name);
-        return;
+        names.unknown.push_back(name);
+        return Item::tensor(name);
     }
     declared_.push_back(std::move(declared));
+    return Item::tensor(name);
+}
+
+// What a type says of an input that was not traced: a tensor, a tuple of so many, a list of those that --input names.
+std::optional<Importer::Example> Importer::example_of_type(const std::string& name, const std::string& type) const {
+    Example out;
+    out.kind = Item::Kind::tensor;
+    if (is_tensor_type(type)) return out;
+    std::size_t count = 0;
+    if (type == "List[Tensor]") {
+        out.kind = Item::Kind::list;
+        while (options_.inputs.contains(fmt::format("{}.{}", name, count))) ++count;
+        count = std::max<std::size_t>(count, 1);
+    } else if (type.starts_with("Tuple[")) {
+        out.kind = Item::Kind::tuple;
+        for (std::string_view rest = std::string_view(type).substr(6); rest.starts_with("Tensor");) {
+            ++count;
+            rest.remove_prefix(std::min<std::size_t>(rest.size(), 7));  // with what is behind it
+            if (rest.empty()) break;
+        }
+        if (type.size() != 6 + 7 * count) return std::nullopt;  // of something else as well
+    }
+    Example tensor;
+    tensor.kind = Item::Kind::tensor;
+    out.items.resize(count, tensor);
+    return count == 0 ? std::nullopt : std::optional(out);
 }
 
 // --batch and --seq bind the first two dimensions, which a trace has as numbers.
@@ -123,23 +180,23 @@ void Importer::bind_declared() {
 
 std::unordered_map<std::string, Item> Importer::import_inputs(const FunctionCode& forward) {
     std::unordered_map<std::string, Item> given;
-    std::vector<std::string> unknown, names;
-    const std::vector<std::optional<Example>> examples = traced_inputs(forward.name);
+    InputNames names;
+    const std::vector<Example> examples = traced_inputs(forward.name);
     for (std::size_t k = 1; k < forward.parameters.size(); ++k) {
         const Parameter& p = forward.parameters[k];
-        const std::optional<Example> example = k - 1 < examples.size() ? examples[k - 1] : std::nullopt;
-        const bool asked = options_.inputs.contains(p.name);
-        names.push_back(p.name);
-        if (is_tensor_type(p.type)) {
-            const bool optional = p.type != "Tensor";
-            if (optional && !example && !asked) {
-                if (!p.optional) given.emplace(p.name, Item{});  // None
-                continue;
-            }
-            declare(p.name, example, unknown);
-            given.emplace(p.name, Item::tensor(p.name));
+        std::optional<Example> example;
+        if (k - 1 < examples.size() && examples[k - 1].kind != Item::Kind::none) example = examples[k - 1];
+        if (!example) example = example_of_type(p.name, p.type);
+        if (example) {
+            const bool absent = p.type == "Optional[Tensor]" && !example->known && !options_.inputs.contains(p.name);
+            if (!absent)
+                given.emplace(p.name, declare(p.name, *example, names));
+            else if (!p.optional)
+                given.emplace(p.name, Item{});  // None
+            if (absent) names.all.push_back(p.name);
             continue;
         }
+        names.all.push_back(p.name);
         if (const auto number = options_.bound.find(p.name);
             number != options_.bound.end() && number->second.values.size() == 1) {
             const Tensor& values = number->second.values;
@@ -158,21 +215,21 @@ std::unordered_map<std::string, Item> Importer::import_inputs(const FunctionCode
                  ? fmt::format("say what it is: --bind {}=1", p.name)
                  : "save a model whose forward() takes tensors, and has defaults for all else");
     }
-    require_bound_names(names);
+    require_bound_names(names.all);
     for (const auto& [name, shape] : options_.inputs)
-        if (std::find(names.begin(), names.end(), name) == names.end()) {
+        if (std::find(names.all.begin(), names.all.end(), name) == names.all.end()) {
             Diagnostic d;
             d.message = fmt::format("--input {}: the model has no such input", name);
-            d.help = names.empty() ? "it has none" : fmt::format("its inputs are {}", fmt::join(names, ", "));
+            d.help = names.all.empty() ? "it has none" : fmt::format("its inputs are {}", fmt::join(names.all, ", "));
             throw UsageError(std::move(d));
         }
-    if (!unknown.empty()) {
+    if (!names.unknown.empty()) {
         std::vector<std::string> flags;
-        for (const std::string& name : unknown) flags.push_back(fmt::format("--input {}=f32[2,8]", name));
+        for (const std::string& name : names.unknown) flags.push_back(fmt::format("--input {}=f32[2,8]", name));
         Diagnostic d;
-        d.message =
-            fmt::format("nothing says which shape and type the {} {} {}", unknown.size() == 1 ? "input" : "inputs",
-                        fmt::join(unknown, ", "), unknown.size() == 1 ? "has" : "have");
+        d.message = fmt::format("nothing says which shape and type the {} {} {}",
+                                names.unknown.size() == 1 ? "input" : "inputs", fmt::join(names.unknown, ", "),
+                                names.unknown.size() == 1 ? "has" : "have");
         d.help = fmt::format(
             "scripted code has no shapes; say them: {} (i64 for ids, names instead of numbers for what "
             "--batch, --seq and --dim bind)",
