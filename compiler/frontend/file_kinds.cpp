@@ -92,11 +92,17 @@ void refuse_file(const std::filesystem::path& path, FileKind kind) {
 
 void refuse_archive(const ZipArchive& archive) {
     const std::string path = archive.path().string();
-    if (archive.find("serialized_exported_program.json") != nullptr)
+    if (archive.find("serialized_exported_program.json") != nullptr) {
+        // PyTorch itself loads no file of another major version of its schema, which it wrote until 2.5.
+        const std::string version = archive.find("version") != nullptr ? archive.text("version") : "";
         fail(fmt::format("{} is a program of torch.export in the form that PyTorch saved before 2.8, which is not "
                          "supported",
                          path),
-             "load and save it with PyTorch 2.13: torch.export.save(torch.export.load(\"model.pt2\"), \"again.pt2\")");
+             version.starts_with("8.") ? "load and save it with PyTorch 2.13: "
+                                         "torch.export.save(torch.export.load(\"model.pt2\"), \"again.pt2\")"
+                                       : "export the model again with PyTorch 2.9 or later, which does not load this "
+                                         "file either");
+    }
     if (has_entry(archive, "data/aotinductor/"))
         fail(fmt::format("{} is a package of AOTInductor, which has compiled code and no graph", path),
              "save the program itself: torch.export.save(program, \"model.pt2\")");

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way out of Python: `export` writes a model as thunderc reads it, `check` trains the model and the program that thunderc
-wrote side by side, `load` brings trained weights back. Needs PyTorch 2.8 and Python 3.10 or newer; the command `thunderc` needs no Python."""
+wrote side by side, `load` brings trained weights back. Needs PyTorch 2.10 and Python 3.10 or newer; the command `thunderc` needs no Python."""
 try:
     import torch as _torch
 except ModuleNotFoundError as missing:

@@ -225,6 +225,35 @@ TEST(Pt2, DimensionsAreHeldAgainstTheRangesOfTheExport) {
     verify(import_model(fixture("llama2/ep_dyn.loss.pt2"), of(3, 32)));
 }
 
+// Schemas 8.15 and 8.20 as PyTorch 2.10 and 2.12 wrote them: the same model and weights as 2.13's.
+TEST(Pt2, FilesOfOtherVersions) {
+    for (const char* version : {"2.10.0", "2.12.0"}) {
+        const Module module = import_model(fixture(std::string("mlp/torch_") + version + ".logits.pt2"), of(4));
+        verify(module);
+        const auto batch = tensors("mlp/batch.safetensors"), params = tensors("mlp/params.safetensors");
+        std::vector<Tensor> arguments;
+        for (std::size_t k = 0; k < module.main().arguments.size(); ++k) {
+            const ArgInfo& info = module.main().argument_info[k];
+            if (info.kind == ArgInfo::Kind::input) {
+                arguments.push_back(batch.at("x_0"));
+            } else {
+                arguments.push_back(stored_numbers(info, module.main().type(module.main().arguments[k])));
+                EXPECT_EQ(arguments.back().f, params.at(info.names.front()).f) << version;
+            }
+        }
+        const std::vector<Tensor> logits = evaluate(module, module.main(), std::span<const Tensor>(arguments));
+        ASSERT_EQ(logits.front().type.dims, (Dims{4, 5}));
+        // The loss of PyTorch's first step, by hand.
+        double loss = 0;
+        for (std::int64_t row = 0; row < 4; ++row) {
+            double sum = 0;
+            for (std::int64_t c = 0; c < 5; ++c) sum += std::exp(logits.front().at(5 * row + c));
+            loss += std::log(sum) - logits.front().at(5 * row + batch.at("labels_0").i[static_cast<std::size_t>(row)]);
+        }
+        EXPECT_NEAR(loss / 4, reference("mlp").at("loss64")[0].get<double>(), 1e-6) << version;
+    }
+}
+
 // Conditions that the exporter found in the code, which are no ranges.
 TEST(Pt2, GuardsOfTheExport) {
     const auto with = [](const std::vector<std::string>& guards, std::int64_t seq) {

@@ -50,10 +50,9 @@ Value added(Node& n, Value product) {
 }
 
 void add_matrix_product(Node& n) {
-    const bool batched = n.op() == "baddbmm";
-    const Value x = n.tensor(batched ? "batch1" : "mat1"), y = n.tensor(batched             ? "batch2"
-                                                                        : n.op() == "addmv" ? "vec"
-                                                                                            : "mat2");
+    const bool batched = n.op() == "baddbmm", vector = n.op() == "addmv";
+    const Value x = n.tensor(batched ? "batch1" : vector ? "mat" : "mat1");
+    const Value y = n.tensor(batched ? "batch2" : vector ? "vec" : "mat2");
     n.give(added(n, numpy_matmul(n.b(), x, y)));
 }
 
