@@ -139,6 +139,7 @@ Module Importer::run() {
     refuse_unsupported(*model_, functions_);
     torchscript_ = is_torchscript(*model_, traced_);
     if (torchscript_) split_merged_parameters();
+    if (torchscript_) restore_recurrent_weights();
     restore_views(*model_->mutable_graph(), traced_);
     tie_copies();
     restore_lost();

@@ -124,6 +124,7 @@ class Importer {
 
   private:
     void split_merged_parameters();
+    void restore_recurrent_weights();
     void tie_copies();
     void restore_lost();
     bool warn_of_merged();

@@ -8,6 +8,7 @@
 
 #include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/onnx/restore_recurrent.h"
 #include "compiler/frontend/onnx/scopes.h"
 #include "compiler/frontend/onnx/split_merged.h"
 #include "compiler/support/error.h"
@@ -18,6 +19,15 @@ void Importer::split_merged_parameters() {
     const std::vector<std::string> names = split_merged(*model_->mutable_graph());
     if (!names.empty())
         report_.done("untied", list_of_names(names), "began with numbers that others have, with which it was merged");
+}
+
+void Importer::restore_recurrent_weights() {
+    const std::vector<std::string> names = restore_recurrent(*model_->mutable_graph());
+    if (!names.empty())
+        report_.warning("restored", list_of_names(names),
+                        "with the others of its layer, from what the exporter evaluated of them: parameters of a "
+                        "recurrent layer. Where a parametrization makes them (weight_norm), the graph does not say so: "
+                        "export with do_constant_folding=False");
 }
 
 // A parameter that the exporter's optimizer copied for each of its uses is one, or said to be several.
