@@ -289,6 +289,27 @@ TEST(Bodies, SeeTheAttributesOfTheirFunction) {
     EXPECT_EQ(given(""), (std::vector<double>{-0.0625, -0.125}));
 }
 
+// torch's cross entropy of probabilities, which its exporters write as one of classes. Of x = 1 2 3 and 4 5 6 the
+// logarithms of the sums of e^x are 3.407605964 and 6.407605964: less 2.25 and 4, what the labels have of x.
+TEST(CrossEntropy, OfProbabilities) {
+    const auto loss = [](const std::string& reduction, const std::string& dims, const std::string& more = "") {
+        return "(float[2,3] x) => (float" + dims +
+               " y) { p = Constant<value = float[2,3] {0.25, 0.25, 0.5, 1, 0, 0}>() "
+               "w = Constant<value = float[3] {1, 2, 3}>() y = SoftmaxCrossEntropyLoss<reduction = \"" +
+               reduction + "\">(x, p" + more + ") }";
+    };
+    const double first = 1.157605964, second = 2.407605964, rounding = 1e-6;  // of sums in f32
+    const std::vector<double> rows = given_by(loss("none", "[2]")).at(0).f;
+    ASSERT_EQ(rows.size(), 2U);
+    EXPECT_NEAR(rows[0], first, rounding);
+    EXPECT_NEAR(rows[1], second, rounding);
+    EXPECT_NEAR(given_by(loss("sum", "")).at(0).f.at(0), first + second, rounding);
+    EXPECT_NEAR(given_by(loss("mean", "")).at(0).f.at(0), (first + second) / 2, rounding);
+    EXPECT_THROW(imported_text(loss("mean", "", ", w")), UserError);
+    EXPECT_THROW(imported_text("(float[2,3] x, float[2] p) => (float y) { y = SoftmaxCrossEntropyLoss(x, p) }"),
+                 UserError);
+}
+
 // Of elements that are as small as padding is, one is the largest nevertheless.
 TEST(MaxPool, PrefersElementsToPadding) {
     const Module module = imported_text(

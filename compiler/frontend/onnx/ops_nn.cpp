@@ -293,6 +293,14 @@ double label_smoothing(Node& n) {
     return smoothing;
 }
 
+double said_smoothing(Node& n) {
+    const double smoothing = label_smoothing(n);
+    if (smoothing != 0)
+        n.importer().report().done("label smoothing", n.proto().name(),
+                                   fmt::format("{}, of the traced call: the exporter dropped it", smoothing));
+    return smoothing;
+}
+
 std::string loss_reduction(Node& n) {
     return n.one_of("reduction", {"mean", "sum", "none"});
 }
@@ -307,10 +315,7 @@ Value cross_entropy(Node& n, Value scores) {
             if (label != ignored && (label < 0 || label >= rows.classes))
                 n.fail(fmt::format("a label of {} is {}, and there are {} classes", n.proto().op_type(), label,
                                    rows.classes));
-    const double smoothing = label_smoothing(n);
-    if (smoothing != 0)
-        n.importer().report().done("label smoothing", n.proto().name(),
-                                   fmt::format("{}, of the traced call: the exporter dropped it", smoothing));
+    const double smoothing = said_smoothing(n);
     return n.b().cast(cross_entropy_of_rows(n.b(), rows, ignored, smoothing, loss_reduction(n) == "mean"),
                       n.importer().type(scores).dtype);
 }
@@ -319,7 +324,29 @@ bool reduces_without_class_weights(Node& n) {
     return loss_reduction(n) != "none" && !n.has(2);
 }
 
+// torch's exporters write its cross entropy of probabilities as one of classes, which ONNX does not know: labels of
+// the scores' own type and dimensions cannot be anything else.
+bool has_probabilities(Node& n) {
+    return is_float(n.type(1).dtype) && n.type(0).rank() >= 2 && n.type(1).dims == n.type(0).dims;
+}
+
+void cross_entropy_of_probabilities(Node& n) {
+    if (n.has(2))
+        n.fail("a cross entropy of probabilities with class weights is not supported",
+               "compute -(weights * labels * log_softmax(logits, 1)).sum(1) in the model");
+    Builder& b = n.b();
+    Value loss = thunderc::cross_entropy_of_probabilities(b, n.input(0), n.input(1), said_smoothing(n));
+    const std::string reduction = loss_reduction(n);
+    if (reduction != "none") {
+        Dims axes(n.importer().type(loss).dims.size());
+        std::iota(axes.begin(), axes.end(), 0);
+        loss = b.op(reduction == "mean" ? "reduce_mean" : "reduce_sum", {loss}, {{"axes", axes}, {"keep_dims", false}});
+    }
+    n.output(0, loss);
+}
+
 void softmax_cross_entropy(Node& n) {
+    if (has_probabilities(n) && !n.wants(1)) return cross_entropy_of_probabilities(n);
     if (!reduces_without_class_weights(n)) {
         if (label_smoothing(n) != 0)
             n.fail(fmt::format("the exporter dropped the label smoothing of a cross entropy with {}",

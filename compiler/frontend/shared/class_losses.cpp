@@ -49,4 +49,14 @@ Value cross_entropy_of_rows(Builder& b, const RowsOfClasses& rows, std::int64_t 
     return mean ? b.div(loss, b.op("cross_entropy_weight", {rows.labels}, attributes)) : loss;
 }
 
+Value cross_entropy_of_probabilities(Builder& b, Value scores, Value labels, double smoothing) {
+    const Type type = b.type(scores);
+    labels = b.cast(labels, type.dtype);
+    if (smoothing != 0) {
+        const double each = smoothing / static_cast<double>(type.dims[1]);
+        labels = b.add(b.mul(labels, 1 - smoothing), b.scalar(type.dtype, each));
+    }
+    return b.neg(b.reduce_sum(b.mul(b.op("log_softmax", {scores}, {{"axis", std::int64_t{1}}}), labels), {1}));
+}
+
 }  // namespace thunderc

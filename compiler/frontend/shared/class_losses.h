@@ -23,4 +23,8 @@ RowsOfClasses rows_of_classes(Builder& b, Value scores, Value labels);
 // label that all classes share.
 Value cross_entropy_of_rows(Builder& b, const RowsOfClasses& rows, std::int64_t ignored, double smoothing, bool mean);
 
+// Of labels that are probabilities of the classes, with the dimensions of the scores: the loss of each row, which has
+// all dimensions but the second. torch's mean is over rows.
+Value cross_entropy_of_probabilities(Builder& b, Value scores, Value labels, double smoothing);
+
 }  // namespace thunderc
