@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0
 """Makes the .pt files of tests/fixtures, as torch.jit.save writes them: of models of which the numbers that PyTorch gets are there
-already (make_fixtures.py, make_model_fixtures.py, make_pt2_fixtures.py). Needs the versions of fixture_files.py.
+already (make_fixtures.py, make_model_fixtures.py, make_pt2_fixtures.py, make_pt2_operator_fixtures.py). Needs the versions of fixture_files.py.
 
   python scripts/make_torchscript_fixtures.py [--out tests/fixtures] [--only llama2,vit] [--to DIR]
 
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-import fixture_files, make_fixtures, make_model_fixtures, small_models
+import fixture_files, make_fixtures, make_model_fixtures, make_pt2_operator_fixtures, small_models
 from make_pt2_fixtures import EARLIEST, FAMILIES, with_parameters
 from safetensors.torch import load_file
 
@@ -89,6 +89,9 @@ def small_model(name, folder, path):
 KINDS = {"mlp": ["ts.logits", "ts.loss"], "llama2": ["ts.logits"], "llama2_tied": ["ts.logits"], "gpt2": ["ts.loss"]}
 TRACED = ("bert", "gpt_heads", "mamba", "resnet_eval", "resnet_train", "transformer", "vit")
 SCRIPTED = ("gru", "gru_cells", "resnet_train", "unet")
+# Groups of operators: of the others a trace has no calls, or some on data; of writes nothing says what is a copy, and networks
+# have a part without gradients, which a trace does not keep.
+OPERATORS = ("elementwise", "activations", "shapes", "reductions", "products", "indices", "losses", "windows")
 # Packed sequences, and experts whose tokens are counted: what tracing leaves of them are operators on data.
 UNTRACED = ("lstm_packed", "mixtral")
 
@@ -112,6 +115,10 @@ def main():
     for name, (build, _) in FAMILIES.items():
         for kind in KINDS[name] if not only or name in only else []:
             language_model(build, f"{a.out}/{name}", kind, made(name, f"{a.out}/{name}", kind))
+    for name, (inputs, functions) in make_pt2_operator_fixtures.groups().items():
+        if name in OPERATORS and (not only or "pt2_operators" in only):
+            traced = torch.jit.trace(make_pt2_operator_fixtures.Group(inputs, functions), tuple(inputs.values()), check_trace=False, strict=False)
+            save(traced, made(f"pt2_operators/{name}", f"{a.out}/pt2_operators", name))
     for name, fixture in small_models.FIXTURES.items():
         traced = ("ts",) if name in TRACED or (a.to and name not in UNTRACED) else ()
         for how in (*traced, *(("script",) if name in SCRIPTED else ())) if not only or name in only else ():

@@ -413,6 +413,7 @@ void grid_sampler_op(Node& n) {
 constexpr OpImporter window_importers[] = {
     {"convolution", convolution_op},
     {"_convolution", convolution_op},
+    {"_convolution_mode", convolution_op},
     {"conv1d", convolution_op},
     {"conv2d", convolution_op},
     {"conv3d", convolution_op},

@@ -58,8 +58,9 @@ Module Importer::run() {
     if (forward == nullptr)
         fail(fmt::format("{} has no method forward", class_name(root.type)), "save a module that has one");
     if (traced)
-        report_.done("trace", aten::plain(class_name(root.type)),
-                     "keeps what was computed, and no torch.no_grad() around it; detach() it keeps");
+        report_.warning("trace", aten::plain(last_part(root.type)),
+                        "was traced, which keeps no torch.no_grad(): what the model computes within it has a gradient "
+                        "here. It keeps detach(); torch.jit.script and torch.export keep both");
     refuse_frozen();
     std::unordered_map<std::string, Item> given = import_inputs(*forward);
     import_tensors(archive_, modules_.tensors);
@@ -234,8 +235,8 @@ Item Importer::call(const OperatorCall& call, const Place& place, bool gradients
     if (++calls_ > most_calls)
         fail_at(place, fmt::format("the loops of the model make more than {} calls", most_calls),
                 "shorten the sequence or the loop");
-    const std::string target = "aten." + call.name;
-    if (aten::find_importer(target) == nullptr) refuse_operator(call.name, place);
+    const bool has_schema = !aten::schemas_of(call.name).empty();
+    if (!has_schema && aten::find_importer("aten." + call.name) == nullptr) refuse_operator(call.name, place);
     if (version_ < 4 && (call.name == "div" || call.name == "div_") && !is_float_division(call))
         fail_at(place, "the archive is of PyTorch before 1.6, where integers were divided otherwise",
                 "load and save it with a later version of PyTorch");
@@ -254,6 +255,7 @@ Item Importer::call(const OperatorCall& call, const Place& place, bool gradients
         fail_at(place, fmt::format("no form of {} takes what it is given: {}", call.name, fmt::join(given, ", ")),
                 "numbers that shapes depend on have to be known when compiling");
     }
+    if (aten::find_importer("aten." + found->schema->name) == nullptr) refuse_operator(call.name, place);
     return imported(call, std::move(*found), place, gradients);
 }
 
