@@ -194,8 +194,8 @@ TEST(Pt2Errors, UnknownOperatorsAllAtOnce) {
         "error: 2 operators are not supported\n"
         "  found: aten.made_up.default (1 call, first in model.net.1 (make_fixtures.py:34)); my.own.default (1 call, "
         "first in model.net.3 (make_fixtures.py:34))\n"
-        "help: operators of a library of one's own are not read from .pt2 files: export the model with "
-        "torch.onnx.export, where --user-executor can compute them\n");
+        "help: a function of your own can compute an operator of a library of your own: --user-executor, "
+        "docs/executors.md\n");
 }
 
 // Control flow is taken as it goes for all data; what the data decide is refused.

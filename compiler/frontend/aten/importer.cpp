@@ -9,6 +9,7 @@
 
 #include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/aten/complex.h"
+#include "compiler/frontend/aten/user_operators.h"
 #include "compiler/frontend/shared/inputs.h"
 #include "compiler/frontend/shared/stored_types.h"
 #include "compiler/frontend/shared/wrapper.h"
@@ -259,6 +260,24 @@ std::vector<Binding> Importer::import_subgraph(const Graph& graph, std::span<con
     return out;
 }
 
+void Importer::import_known(Node& node) {
+    const Call& call = node.call();
+    const OpImporter* importer = find_importer(call.target);
+    check(importer != nullptr, "unknown operators are refused before");
+    if (importer->numbers == computed)
+        for (const Argument& result : call.results)
+            if (const TensorMeta* of = result.kind == Argument::Kind::name ? meta(result.text) : nullptr;
+                of != nullptr && is_widened(of->type))
+                node.fail(fmt::format("{} of {} is not supported", node.op(), name_of(of->type)),
+                          "compute with torch.int64 in the model");
+    if (takes_complex(call))
+        import_complex(node, *importer, names_);
+    else
+        importer->import(node);
+    share_memory(call, importer->memory);
+    if (writes_in_place(call.target)) write_in_place(call);
+}
+
 void Importer::import_call(const Call& call) {
     Provenance provenance = provenance_of(call);
     // Calls within a graph of a call have no module of their own.
@@ -271,20 +290,7 @@ void Importer::import_call(const Call& call) {
     ++depth_;
     try {
         Node node(*this, call);
-        const OpImporter* importer = find_importer(call.target);
-        check(importer != nullptr, "unknown operators are refused before");
-        if (importer->numbers == computed)
-            for (const Argument& result : call.results)
-                if (const TensorMeta* of = result.kind == Argument::Kind::name ? meta(result.text) : nullptr;
-                    of != nullptr && is_widened(of->type))
-                    node.fail(fmt::format("{} of {} is not supported", node.op(), name_of(of->type)),
-                              "compute with torch.int64 in the model");
-        if (takes_complex(call))
-            import_complex(node, *importer, names_);
-        else
-            importer->import(node);
-        share_memory(call, importer->memory);
-        if (writes_in_place(call.target)) write_in_place(call);
+        if (!import_user_function(node)) import_known(node);
         check_results(call);
     } catch (UserError& error) {
         Diagnostic& d = error.diagnostic();

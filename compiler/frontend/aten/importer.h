@@ -124,6 +124,7 @@ class Importer {
 
   private:
     void share_memory(const Call& call, OpImporter::Memory memory);
+    void import_known(Node& node);
     void write_in_place(const Call& call);
     bool takes_complex(const Call& call) const;
     void check_results(const Call& call);

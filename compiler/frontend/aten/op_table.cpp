@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/user_operators.h"
 #include "compiler/support/error.h"
 
 namespace thunderc::aten {
@@ -49,7 +50,7 @@ struct Unknown {
 
 void collect_unknown(const Graph& graph, std::map<std::string, Unknown>& out) {
     for (const Call& call : graph.calls) {
-        if (find_importer(call.target) == nullptr) {
+        if (find_importer(call.target) == nullptr && !has_user_function(call.target)) {
             Unknown& unknown = out[call.target];
             if (unknown.calls++ == 0)
                 unknown.first = fmt::format("{}{}", call.scope.empty() ? call.name : call.scope,
@@ -100,8 +101,8 @@ void refuse_unknown(const Graph& graph) {
     d.actual = fmt::format("{}", fmt::join(names, "; "));
     d.help = control ? "write the model without control flow that depends on data, or export that part by itself"
              : custom
-                 ? "operators of a library of one's own are not read from .pt2 files: export the model with "
-                   "torch.onnx.export, where --user-executor can compute them"
+                 ? "a function of your own can compute an operator of a library of your own: --user-executor, "
+                   "docs/executors.md"
                  : "torch.export.save(program.run_decompositions(), \"model.pt2\") takes operators apart, which may "
                    "leave those that are known";
     throw UserError(std::move(d));
