@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // TorchScript archives: what is read of them, and that it is the same model as the program of torch.export.
+#include <algorithm>
+
 #include "compiler/ir/print.h"
 #include "compiler/passes/pass_manager.h"
 #include "compiler/pipeline.h"
+#include "compiler/support/report.h"
 #include "tests/frontend/torchscript_archive.h"
 
 namespace thunderc {
@@ -102,6 +105,35 @@ TEST(TorchScript, ListsTuplesAndGradients) {
   %constant = constant() {value = <f32[] splat 2.0>} : f32[]
   %mul = mul(%concat, %constant) : f32[2,4]
 )");
+}
+
+// By the storages that tensors share; bytes in whatever order of a storage.
+TEST(TorchScript, TiedAndFrozenParameters) {
+    Entries entries = script_of("  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n    return x\n");
+    std::string& code = entries["m/code/__torch__.py"];
+    code.replace(code.find("\"bias\", "), 8, "\"bias\", \"again\", \"turned\", ");
+    PickleText data;
+    data.begin_object("__torch__", "M").text("weight").tensor("FloatStorage", "0", {2, 3}, true);
+    data.text("bias").tensor("FloatStorage", "1", {3}, false).text("again").tensor("FloatStorage", "0", {2, 3}, true);
+    data.text("turned").tensor("FloatStorage", "0", {3, 2}, {1, 3}, true, 0, 6).end_object();
+    entries["m/data.pkl"] = data.end();
+    const TemporaryFile file("tied.pt");
+    write_zip(file.path(), entries);
+    Report report;
+    const Module module = import_model(file.path(), with_input("x", "f32", {2, 2}), report);
+    std::vector<std::string> parameters;
+    for (const ArgInfo& info : module.main().argument_info)
+        if (info.kind == ArgInfo::Kind::parameter)
+            parameters.push_back(info.names.front() + (info.trainable ? "" : ", frozen") +
+                                 (info.aliases.front().empty() ? "" : " = " + info.aliases.front().front()));
+    EXPECT_EQ(parameters, (std::vector<std::string>{"weight = again", "bias, frozen", "turned"}));
+    EXPECT_EQ(stored_numbers(module.main().argument_info.back(), Type::tensor(DType::f32, {3, 2})).f,
+              (std::vector<double>{1, 4, 2, 5, 3, 6}));
+    const auto warned = [&](const std::string& text) {
+        return std::any_of(report.notes.begin(), report.notes.end(),
+                           [&](const Note& note) { return note.text.find(text) != std::string::npos; });
+    };
+    EXPECT_TRUE(warned("has numbers in common with turned"));
 }
 
 TEST(TorchScript, InputsWithinOthers) {
