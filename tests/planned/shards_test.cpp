@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models that are cut over ranks (FSDP), and copies of such (HSDP), on all ranks in this process, against one rank that
 // sees the same micro-batches one behind the other.
+#include <algorithm>
+#include <tuple>
+
 #include "compiler/check/check_plan.h"
+#include "compiler/ir/structure.h"
 #include "tests/planned/ranks.h"
 #include "tests/support/covering.h"
 
@@ -85,6 +89,25 @@ TEST_P(Shards, TrainAsOneRankDoes) {
 
 INSTANTIATE_TEST_SUITE_P(All, Shards, ::testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name(); });
+
+// Loops over time steps, whose pieces are parts of one tensor, among copies and shards, and in bf16.
+TEST(TimeSteps, TrainOnRanksAsOnOne) {
+    for (const auto& [model, mesh, dtype] :
+         {std::tuple("gru", Mesh{1, 2}, "auto"), std::tuple("lstm_masked", Mesh{1, 2}, "bf16"),
+          std::tuple("gru", Mesh{2, 1}, "bf16")}) {
+        SCOPED_TRACE(std::string(model) + " " + dtype);
+        const std::string folder = std::string("models/") + model;
+        const std::string graph = folder + "/noopt.logits.onnx", parameters = folder + "/params.safetensors";
+        CompileOptions options;
+        options.dtype = dtype;
+        const Trained alone = train_alone(graph, options, parameters, 4, 1);
+        options.mesh = mesh;
+        const Module ranks = compiled(graph, options);
+        EXPECT_TRUE(std::any_of(ranks.functions[0].ops.begin(), ranks.functions[0].ops.end(), is_unstack));
+        EXPECT_EQ(plan_violations(ranks), std::vector<std::string>());
+        expect_same_training(train_ranks(PlannedRanks(ranks), parameters, names_of(alone.gradients), 2, 1), alone);
+    }
+}
 
 // Layers that no loop has are let go as well: the same bits as where all stays for the step, in less memory.
 TEST(ShardsInTurns, AreTheBitsOfThoseThatStay) {
