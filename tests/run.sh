@@ -5,7 +5,7 @@
 #
 #   tests/run.sh            what CI runs
 #   tests/run.sh --quick    without the sanitizers
-#   tests/run.sh --full     with the long form of every sweep, and all of it under sanitizers
+#   tests/run.sh --full     with the long form of every sweep, all of it under sanitizers, and a million damaged models
 #   THUNDERC_BUILD=DIR      where to build; default: build in this repository. The sanitizers' build is DIR-sanitize
 #   THUNDERC_JOBS=N         how many jobs at once; default: one for each core
 set -euo pipefail
@@ -39,6 +39,10 @@ run() {  # PRESET FOLDER
 }
 
 run release "$build"
+if [ "$full" = ON ]; then
+    echo "== a million damaged models"
+    FUZZ_ROUNDS=2400 "$build/tests/fuzz/test_fuzz" --gtest_filter='-*ThatGrow:*CutAnywhere' --gtest_brief=1
+fi
 ((quick)) || run sanitize "$build-sanitize"
 # Whoever goes on with this folder finds all tests in it.
 cmake -B "$build" -DTHUNDERC_TESTS_ONCE=OFF >/dev/null
