@@ -31,7 +31,10 @@ int main(int argc, char** argv) try {
         weigh_loss();
         for (std::int64_t micro = 0; micro < trainer.micro_steps(); ++micro) {
             trainer.load_batch(micro);
-            forward.run(stream, [&] { model.forward(trainer.micro_step(0)); });
+            forward.run(stream, [&] {
+                model.forward(trainer.micro_step(0));
+                trainer.join_streams();
+            });
         }
         trainer.end_evaluation();
     };

@@ -43,13 +43,22 @@ std::string_view name_of(LossForm::Kind kind) {
     throw InternalError("a loss of no form");
 }
 
-// Why the forward pass of a step is none that a model is judged by; "": it is.
-std::string_view not_evaluated(const Function& step) {
+// Why the forward pass of a step is none that a model is judged by, and what to do; "": it is.
+struct NotEvaluated {
+    std::string why, help;
+};
+NotEvaluated not_evaluated(const Function& step) {
+    const char* const in_eval_mode =
+        "export the model in eval() mode as well, and evaluate what --save wrote with the program of that: --init FILE "
+        "--eval-only";
     for (const ArgInfo& info : step.argument_info) {
-        if (is_seed(info)) return "its forward pass draws random numbers, as for dropout";
-        if (info.kind == ArgInfo::Kind::buffer) return "its forward pass moves running statistics, and reads none";
+        if (is_seed(info)) return {"its forward pass draws random numbers, as for dropout", in_eval_mode};
+        if (info.kind == ArgInfo::Kind::buffer)
+            return {"its forward pass moves running statistics, and reads none", in_eval_mode};
     }
-    return printed_parts(step).size() > 1 ? "" : "its backward pass begins before the forward pass ends";
+    if (printed_parts(step).size() > 1) return {};
+    return {"what its backward pass gathers begins in the forward pass",
+            "thunderc train --fsdp-reshard forward writes a program that is"};
 }
 
 class SpecPrinter {
@@ -171,8 +180,8 @@ class SpecPrinter {
         out_.line(fmt::format(".tokens = {},", step_tokens(m.main())));
         const LossForm loss = loss_form(m);
         out_.line(fmt::format(".loss = Loss::{},", name_of(loss.kind)));
-        if (const std::string_view why = not_evaluated(m.main()); !why.empty())
-            out_.line(fmt::format(".not_evaluated = {},", quote(std::string(why))));
+        if (const NotEvaluated no = not_evaluated(m.main()); !no.why.empty())
+            out_.line(fmt::format(".not_evaluated = {{{}, {}}},", quote(no.why), quote(no.help)));
         if (options_.stops_gradients) out_.line(".stops_gradients = true,");
         out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
         out_.line(fmt::format(".flops_per_micro_step = {:.9g},", product_flops(m, true)));

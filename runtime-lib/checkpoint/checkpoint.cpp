@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 
@@ -220,13 +221,17 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
     return paths;
 }
 
-std::optional<DamagedFile> damage_of(const std::string& path) {
+std::optional<DamagedFile> damage_of(const std::string& path, const std::function<void()>& on_progress) {
     try {
-        SafetensorsFile(path).verify();
+        SafetensorsFile(path).verify(on_progress);
     } catch (const DamagedFile& error) {
         return error;
     }
     return std::nullopt;
+}
+
+void put_aside(const std::string& path) {
+    if (std::rename(path.c_str(), (path + ".damaged").c_str()) != 0) fail_writing(path + ".damaged", errno);
 }
 
 std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,

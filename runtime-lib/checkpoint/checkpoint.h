@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,8 +62,11 @@ std::string_view compute_type(const ProgramSpec& program);
 std::vector<std::string> checkpoints_in(const std::string& folder);
 
 // Reads all of a checkpoint: what says that it is not what was written, as where a disk was full, or a copy did not
-// end; nothing where it is whole. What a whole one is of, read_checkpoint tells.
-std::optional<DamagedFile> damage_of(const std::string& path);
+// end; nothing where it is whole. What a whole one is of, read_checkpoint tells. `on_progress` is called now and then.
+std::optional<DamagedFile> damage_of(const std::string& path, const std::function<void()>& on_progress);
+
+// From here on the file is no checkpoint of its folder: it has another name, "step-00000008.safetensors.damaged".
+void put_aside(const std::string& path);
 
 // Writes the next one, atomically, and returns its path. On all ranks, of which the first writes.
 std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,

@@ -225,7 +225,7 @@ std::vector<std::string> SafetensorsFile::names() const {
     return names;
 }
 
-void SafetensorsFile::verify() const {
+void SafetensorsFile::verify(const std::function<void()>& on_progress) const {
     const auto stored = metadata_.find(std::string(checksum_key));
     if (stored == metadata_.end()) return;
     const std::span<const std::byte> bytes = file_.bytes();
@@ -243,6 +243,7 @@ void SafetensorsFile::verify() const {
             const std::span<const std::byte> part = bytes.subspan(at, std::min(at_once, bytes.size() - at));
             checksum.add(part.data(), part.size());
             file_.release(part);
+            on_progress();
         }
         if (checksum_text(checksum.value()) == stored->second) return;
     }

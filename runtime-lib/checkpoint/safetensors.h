@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -42,7 +43,8 @@ class SafetensorsFile {
     const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
     // Reads all of it: whether it is as it was written, where that was with a checksum. Fails as damaged where not.
-    void verify() const;
+    // `on_progress` is called for each 64 MiB.
+    void verify(const std::function<void()>& on_progress) const;
 
     // The tensor will not be read again soon.
     void release(const StoredTensor& tensor) const { file_.release(tensor.bytes); }

@@ -46,9 +46,9 @@ std::int64_t last_step(const ProgramSpec& program, Options& options, const Batch
     if (options.max_tokens == 0) return options.steps;
     // Steps before may have been of other batches, on another number of ranks: their rows were counted.
     const std::int64_t a_row = std::max<std::int64_t>(1, program.tokens / program.batch);
-    const std::int64_t rows = (options.max_tokens + a_row - 1) / a_row;
+    const std::int64_t rows = (options.max_tokens - 1) / a_row + 1;
     const std::int64_t left = std::max<std::int64_t>(0, rows - progress.data_position);
-    const std::int64_t last = progress.step + (left + cut.global_rows() - 1) / cut.global_rows();
+    const std::int64_t last = progress.step + (left == 0 ? 0 : (left - 1) / cut.global_rows() + 1);
     if (options.steps_given) return std::min(last, options.steps);
     options.steps = last;
     if (options.warmup < 0) options.warmup = usual_warmup(last);

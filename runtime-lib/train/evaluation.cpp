@@ -15,10 +15,15 @@ Options options_of_batches(Options options) {
     options.data = options.eval_data;
     options.feed = options.eval_feed;
     options.steps = 0;
+    options.seed = 0;  // the same batches, whatever the run's
     return options;
 }
 
 }  // namespace
+
+std::int64_t eval_every(const Options& options) {
+    return options.eval_every > 0 ? options.eval_every : 100;
+}
 
 bool evaluates(const Options& options) {
     return !options.eval_data.empty() || !options.eval_feed.empty();
@@ -43,7 +48,7 @@ Evaluation::Evaluation(const ProgramSpec& program, const Options& options, const
 
 bool Evaluation::is_due(std::int64_t step, std::int64_t last) const {
     if (step == 0) return false;
-    return step >= last || (options_.eval_every > 0 && step % options_.eval_every == 0);
+    return step >= last || step % eval_every(options_) == 0;
 }
 
 void Evaluation::load(std::int64_t micro_batch, std::span<std::byte> batch) {
@@ -55,6 +60,10 @@ StepNumbers Evaluation::numbers() const {
     StepNumbers numbers(program_, options_);
     numbers.scalars.dloss = 1;
     return numbers;
+}
+
+bool Evaluation::has_no_weight(const StepNumbers& read) const {
+    return program_.loss == Loss::mean && !(read.scalars.loss_weight > 0);
 }
 
 EvaluationReport Evaluation::report(const StepNumbers& read, float loss_sum) const {
@@ -70,7 +79,7 @@ EvaluationReport Evaluation::report(const StepNumbers& read, float loss_sum) con
 }
 
 std::string Evaluation::describe() const {
-    return cat("evaluated on ", batches_, batches_ == 1 ? " batch of " : " batches of ", source_->describe());
+    return cat("evaluates ", batches_, batches_ == 1 ? " batch: " : " batches: ", source_->describe());
 }
 
 }  // namespace thunder

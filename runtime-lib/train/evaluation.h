@@ -28,6 +28,8 @@ class Evaluation {
 
     // What the scalars on the device are before it.
     StepNumbers numbers() const;
+    // Whether there is nothing that its loss could be a mean of.
+    bool has_no_weight(const StepNumbers& read) const;
     // From what they are behind it, the same on all ranks but for `loss_sum`, which is that of all.
     EvaluationReport report(const StepNumbers& read, float loss_sum) const;
 
@@ -41,7 +43,8 @@ class Evaluation {
     std::int64_t batches_ = 0;
 };
 
-// Whether one is asked for.
+// Whether one is asked for; steps between two.
 bool evaluates(const Options& options);
+std::int64_t eval_every(const Options& options);
 
 }  // namespace thunder

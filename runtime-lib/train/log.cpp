@@ -129,8 +129,9 @@ void Console::alarm(const std::string& text) {
 }
 
 void Console::evaluation(const EvaluationReport& report) {
-    line(cat(report.step < 0 ? "" : cat("step ", report.step, "  "), "eval loss ", digits("%.4f", report.loss), "  (",
-             report.batches, report.batches == 1 ? " batch, " : " batches, ", digits("%.1f", report.ms / 1000), " s)"));
+    line(cat("after ", count_text(static_cast<std::uint64_t>(report.step), "step"), "  eval loss ",
+             digits("%.4f", report.loss), "  (", report.batches, report.batches == 1 ? " batch, " : " batches, ",
+             digits("%.1f", report.ms / 1000), " s)"));
 }
 
 void Console::step(const StepReport& report, std::int64_t steps) {

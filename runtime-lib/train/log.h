@@ -21,13 +21,13 @@ struct StepReport {
 };
 
 struct EvaluationReport {
-    std::int64_t step = 0;  // the last that was trained; -1: none was
+    std::int64_t step = 0;  // how many were trained before it
     double loss = 0;
     std::int64_t batches = 0;
     double ms = 0;
 };
 
-// {"step":99,"eval_loss":3.21,"eval_batches":10,"eval_ms":812.5}
+// {"step":100,"eval_loss":3.21,"eval_batches":10,"eval_ms":812.5}
 std::string json_line(const EvaluationReport& report);
 
 // {"step":0,"loss":5.5451,"grad_norm":1.23,"lr":0.001,"tokens":8192,"step_ms":12.3,"tokens_per_second":665000}

@@ -283,7 +283,7 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
         flag(&Options::eval_only));
 
     group = "Output";
-    add("log", "FILE", "one line of JSON for each step", text(&Options::log));
+    add("log", "FILE", "one line of JSON for each step and each evaluation", text(&Options::log));
     add("checkpoint", "DIR", "write checkpoints there: at the end, when interrupted, and as --checkpoint-every says",
         text(&Options::checkpoint));
     add("checkpoint-every", "N", "steps between checkpoints", count(&Options::checkpoint_every, 1));
@@ -428,17 +428,19 @@ void check_files(const Options& o) {
 
 void check_evaluation(const Options& o, const ProgramSpec& program) {
     if (!evaluates(o)) {
-        if (o.eval_only || o.eval_batches > 0)
-            fail_usage(cat(o.eval_only ? "--eval-only" : "--eval-batches", " has nothing to evaluate"),
+        if (o.eval_only || o.eval_batches > 0 || o.eval_every > 0)
+            fail_usage(cat(o.eval_only          ? "--eval-only"
+                           : o.eval_batches > 0 ? "--eval-batches"
+                                                : "--eval-every",
+                           " has nothing to evaluate"),
                        "add --eval-data PATH for packed tokens, or --eval-feed FILE for fixed batches");
         return;
     }
     if (!o.eval_data.empty() && !o.eval_feed.empty())
         fail_usage("--eval-data and --eval-feed exclude each other", "leave one of them away");
-    if (!program.not_evaluated.empty())
-        fail_usage(cat(program.name, " is not evaluated as it is: ", program.not_evaluated),
-                   "export the model in eval() mode as well, and evaluate what --save wrote with the program of that: "
-                   "--init FILE --eval-only");
+    if (!program.not_evaluated.why.empty())
+        fail_usage(cat(program.name, " is not evaluated as it is: ", program.not_evaluated.why),
+                   std::string(program.not_evaluated.help));
 }
 
 // What does not fit together.
@@ -449,7 +451,7 @@ void check(const Options& o, const ProgramSpec& program) {
         fail_usage("nothing to train on", "--data PATH for packed tokens, or --feed FILE for fixed batches");
     if (!o.data.empty() && !o.feed.empty())
         fail_usage("--data and --feed exclude each other", "leave one of them away");
-    if (!o.map.empty() && o.data.empty())
+    if (!o.map.empty() && o.data.empty() && o.eval_data.empty())
         fail_usage("--map says how --data feeds the inputs, and there is no --data", help);
     if (o.resume && o.checkpoint.empty())
         fail_usage("--resume needs to know where the checkpoints are", "add --checkpoint DIR");
@@ -532,13 +534,19 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
             std::fputs(help_text(program, options).c_str(), stdout);
         return std::nullopt;
     }
-    bool mapped = false, fed = false, grouped = false;
+    options.steps_given = false;  // which the command line alone says
+    bool mapped = false, fed = false, evaluated = false, grouped = false;
     for (const auto& [name, value] : read_command_line(argc, argv, texts_of(flags), "train")) {
         // The command line replaces what train.json says about the same thing.
         if ((name == "data" || name == "feed") && !fed) {
             options.data.clear();
             options.feed.clear();
             fed = true;
+        }
+        if ((name == "eval-data" || name == "eval-feed") && !evaluated) {
+            options.eval_data.clear();
+            options.eval_feed.clear();
+            evaluated = true;
         }
         if (name == "map" && !mapped) {
             options.map.clear();
@@ -603,7 +611,7 @@ std::string help_text(const ProgramSpec& program, const Options& o) {
                                      {"seed", cat(o.seed)},
                                      {"steps", cat(o.steps)},
                                      {"log-every", cat(o.log_every)},
-                                     {"eval-every", cat(o.eval_every)},
+                                     {"eval-every", cat(eval_every(o))},
                                      {"grad-accum", cat(o.grad_accum)},
                                      {"buffers", std::string(name_of(o.buffers))},
                                      {"hang-timeout", cat(o.hang_timeout)}});

@@ -73,8 +73,8 @@ struct Options {
 
     // what is evaluated, and when
     std::string eval_data, eval_feed;  // one of the two, or neither
-    std::int64_t eval_every = 100;
-    std::int64_t eval_batches = 0;  // 0: all of a feed, ten of tokens
+    std::int64_t eval_every = 0;       // 0: 100
+    std::int64_t eval_batches = 0;     // 0: all of a feed, ten of tokens
     bool eval_only = false;
 
     // what is written

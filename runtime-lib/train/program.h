@@ -77,8 +77,11 @@ struct ProgramSpec {
     std::int64_t batch;         // rows of one micro-batch of one rank
     std::int64_t tokens;        // positions in it (rows where there is no sequence)
     Loss loss;
-    std::string_view not_evaluated{};  // why the loss of batches that are not trained on is not to be had; "": it is
-    bool stops_gradients = false;      // the model detaches something: its gradient is not the slope of its loss
+    // Why the loss of batches that are not trained on is not to be had, and what to do; "": it is.
+    struct NotEvaluated {
+        std::string_view why, help;
+    } not_evaluated{};
+    bool stops_gradients = false;  // the model detaches something: its gradient is not the slope of its loss
     std::int64_t default_grad_accum;
     double flops_per_micro_step;  // of the matrix products, forward and backward; 0: not known
     Providers providers{};

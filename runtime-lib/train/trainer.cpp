@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -70,6 +71,11 @@ struct Trainer::State {
         double began = 0, ended = 0;  // in milliseconds; ended: 0 until the host has seen it
     };
 
+    // Of a stream of communication.
+    struct Joint {
+        Event fork, join;
+    };
+
     // What ranks tell one another of a step.
     struct StepOfRank {
         float loss_sum;
@@ -97,6 +103,7 @@ struct Trainer::State {
     void open_streams() {
         streams = communicator->make_streams(device, program.mesh, program.streams);
         for (const auto& made : streams) communication.push_back(options.no_overlap ? &stream : made.get());
+        joints = std::vector<Joint>(streams.size());
     }
 
     void allocate() {
@@ -260,6 +267,7 @@ struct Trainer::State {
             console.line(cat("goes on from ", checkpoints.back()));
             if (progress.ema == 0) average.begin(arenas.parameters, stream);
             last = last_step(program, options, cut, progress);
+            if (options.eval_only) return;
             for (const std::string& line : resume_progress(progress, program, options, cut.global_rows()))
                 console.line(line);
             return;
@@ -276,20 +284,28 @@ struct Trainer::State {
     }
 
     // A machine that went down, or a disk that loses bytes, may leave the newest damaged: the run goes on from the one
-    // before. The first rank reads them, for all.
+    // before. The first rank reads them, for all; whatever a rank was asked for, it takes part.
     void leave_out_damaged_checkpoints() {
         std::uint64_t damaged = 0;  // of them, the newest
         world.together([&] {
-            while (world.is_first() && damaged < checkpoints.size()) {
-                const auto damage = damage_of(checkpoints[checkpoints.size() - 1 - damaged]);
-                if (!damage) return;
-                if (++damaged == checkpoints.size()) throw DamagedFile(*damage);
-                console.alarm(cat("warning: ", damage->message(), ": the run goes on from ",
-                                  checkpoints[checkpoints.size() - 1 - damaged]));
+            if (!options.resume || !world.is_first()) return;
+            std::optional<DamagedFile> first;
+            for (; damaged < checkpoints.size(); ++damaged) {
+                const auto damage = damage_of(checkpoints[checkpoints.size() - 1 - damaged],
+                                              [&] { communicator->note_progress(progress.step); });
+                if (!damage) break;
+                if (!first) first = damage;
             }
+            if (!first) return;
+            if (damaged == checkpoints.size()) throw DamagedFile(*first);
+            const std::size_t left = checkpoints.size() - damaged;
+            console.alarm(cat("warning: ", first->message(), ": the run goes on from ", checkpoints[left - 1]));
+            // Nobody takes them for the newest.
+            for (std::size_t k = left; !options.eval_only && k < checkpoints.size(); ++k) put_aside(checkpoints[k]);
         });
-        communicator->broadcast(std::as_writable_bytes(std::span(&damaged, 1)), 0, "which checkpoint is whole");
-        checkpoints.resize(checkpoints.size() - std::min<std::size_t>(damaged, checkpoints.size()));
+        std::uint64_t left = checkpoints.size() - damaged;
+        communicator->broadcast(std::as_writable_bytes(std::span(&left, 1)), 0, "which checkpoint is whole");
+        checkpoints.resize(std::min<std::size_t>(left, checkpoints.size()));
     }
 
     // Products read the parameters in a narrow type; from the first step on the optimizer writes these.
@@ -305,7 +321,7 @@ struct Trainer::State {
 
     // From before the folder is looked at until the end nobody else writes there.
     void lock_checkpoints() {
-        if (options.checkpoint.empty() || !world.is_first()) return;
+        if (options.checkpoint.empty() || options.eval_only || !world.is_first()) return;
         check_folder(options.checkpoint);
         checkpoint_lock.emplace(options.checkpoint);
         if (const std::string& why = checkpoint_lock->not_locked(); !why.empty())
@@ -364,6 +380,7 @@ struct Trainer::State {
     // Why the run ends before its last step, as all ranks know it.
     EndRequest end() const { return world.is_alone() ? end_request(options, began) : agreed_end; }
 
+    const double began = steady_ms();  // before ranks wait for one another
     const ProgramSpec& program;
     Options options;
     std::unique_ptr<Communicator> communicator;
@@ -371,6 +388,7 @@ struct Trainer::State {
     Device device;
     Stream stream;
     std::vector<std::unique_ptr<Stream>> streams;
+    std::vector<Joint> joints;           // of these
     std::vector<Stream*> communication;  // these; with --no-overlap the one that computes
     World world;
     OptimizerStates states;
@@ -395,7 +413,6 @@ struct Trainer::State {
     std::vector<std::string> checkpoints;       // that were there at the start, the oldest first
     Progress progress;
 
-    const double began = steady_ms();
     EndRequest agreed_end;                // of ranks
     std::int64_t last = 0;                // the step before which the run ends
     std::int64_t first_step = 0;          // of this process
@@ -412,7 +429,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.world.check_mesh();
     s.world.together([&] { s.lock_checkpoints(); });
     if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);
-    if (options.resume) s.leave_out_damaged_checkpoints();
+    s.leave_out_damaged_checkpoints();
     s.communicator->check_config(program, s.options, s.checkpoints.empty() ? "" : s.checkpoints.back());
     s.open_streams();
     s.console.line(cat(program.name, ": ", parameter_text(program), ", ", s.device.describe(),
@@ -423,7 +440,8 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.communicator->watch({s.options.hang_timeout, s.options.chaos, s.options.timeline, caught_signal});
     s.world.together([&] { s.prepare(); });
     s.first_step = s.reported = s.progress.step;
-    if (s.world.is_first() && !s.options.log.empty()) s.log.emplace(s.options.log, s.first_step);
+    if (s.world.is_first() && !s.options.log.empty())
+        s.log.emplace(s.options.log, options.eval_only ? std::numeric_limits<std::int64_t>::max() : s.first_step);
     if (s.first_step >= s.last && !options.eval_only)
         s.console.line(cat(s.first_step, " steps are done, ",
                            s.options.max_tokens > 0 && (s.last < s.options.steps || !s.options.steps_given)
@@ -550,7 +568,8 @@ bool Trainer::begin_evaluation() {
     State& s = *state_;
     const std::int64_t step = s.progress.step;
     if (!s.evaluation || s.evaluated_step == step || s.end()) return false;
-    if (!s.options.eval_only && (step == s.first_step || !s.evaluation->is_due(step, s.last))) return false;
+    // Where a run goes on, what was due behind its last step may not have been done, and the log has lost it.
+    if (!s.options.eval_only && !s.evaluation->is_due(step, s.last)) return false;
     s.report_steps(0);
     s.evaluated_step = step;
     s.evaluation_began = steady_ms();
@@ -563,15 +582,32 @@ bool Trainer::begin_evaluation() {
     return true;
 }
 
+void Trainer::join_streams() {
+    State& s = *state_;
+    for (std::size_t k = 0; k < s.streams.size(); ++k) {
+        Stream& other = *s.communication[k];
+        if (&other == &s.stream) continue;
+        State::Joint& joint = s.joints[k];
+        s.stream.record(joint.fork);
+        other.wait(joint.fork);
+        other.record(joint.join);
+        s.stream.wait(joint.join);
+    }
+}
+
 void Trainer::end_evaluation() {
     State& s = *state_;
     for (Stream* stream : s.communication) stream->synchronize();
     const StepNumbers read = s.read_numbers();
-    s.check_weight(read.scalars);
+    if (s.evaluation->has_no_weight(read))
+        s.world.fail_as_one(
+            "the batches of the evaluation have nothing to learn from: their loss has no weight, as where "
+            "all labels are ignored",
+            "look at the labels of --eval-feed");
     float loss_sum = read.scalars.loss_sum;
     if (!s.world.is_alone()) s.communicator->all_reduce_sum(std::span(&loss_sum, 1), "the loss of the evaluation");
     EvaluationReport report = s.evaluation->report(read, loss_sum);
-    report.step = s.progress.step - 1;
+    report.step = s.progress.step;
     report.ms = steady_ms() - s.evaluation_began;
     if (s.log) s.log->write(json_line(report));
     s.console.evaluation(report);
@@ -588,12 +624,13 @@ int Trainer::finish() {
     const bool trained = s.progress.step > s.first_step;
     if (!s.options.checkpoint.empty() && trained && s.saved_step != s.progress.step) s.save_checkpoint();
     const std::string done = count_text(static_cast<std::uint64_t>(s.progress.step), "step");
-    if (end.signal != 0) {
+    if (end.signal != 0 && !whole) {
         s.communicator->finish();
         s.console.line(cat("interrupted after ", done));
         return 128 + end.signal;
     }
-    if (!whole) s.console.line(cat("--max-time ", s.options.max_time, " is over after ", done, " of ", s.last));
+    if (!whole && !s.options.eval_only)
+        s.console.line(cat("--max-time ", s.options.max_time, " is over after ", done, " of ", s.last));
     if (const std::string table = s.device.profile_report(); !table.empty()) std::fputs(table.c_str(), stderr);
     if (const std::string counts = describe_loops(); !counts.empty()) std::fputs(counts.c_str(), stderr);
     if ((!s.options.save.empty() || !s.options.save_ema.empty()) && s.saved_step != s.progress.step)

@@ -43,6 +43,10 @@ class Trainer {
     // From here to end_evaluation, which logs their loss, micro_steps() and load_batch() are about these.
     bool begin_evaluation();
     void end_evaluation();
+    // What streams of communication were given so far is done before what the computing one is given next. Behind a
+    // forward pass without its backward pass, which would wait for what that one gathers ahead; part of one graph with
+    // it.
+    void join_streams();
 
     // Writes what is written at the end. The program's exit status: 0, or 128 + the signal that interrupted it.
     int finish();

@@ -216,6 +216,28 @@ TEST_P(Ranks, AreOneRank) {
     const std::vector<Tensor> average = read(one.file("average.safetensors"));
     expect_close(read(many.file("average.safetensors")), average, &before, update_tolerance);
 
+    // The forward pass by itself: of parameters that stay as they are, the loss of a step.
+    for (const GeneratedProgram* program : {&one, &many}) {
+        fs::remove(program->file("evaluated.jsonl"));
+        const Outcome outcome = program->train(
+            "--feed '" + many.file("large.safetensors").string() + "' --eval-feed '" +
+            many.file("large.safetensors").string() +
+            "' --steps 2 --lr 0 --min-lr 0 --eval-every 1 --eval-batches 1 --log evaluated.jsonl --grad-accum " +
+            std::to_string(program == &one ? micro_batches : c.grad_accum));
+        if (read_file(program->file("out/spec.cpp")).find(".not_evaluated") != std::string::npos) {
+            EXPECT_EQ(outcome.status, 2);
+            EXPECT_NE(outcome.err.find("is not evaluated as it is: "), std::string::npos) << outcome.err;
+            continue;
+        }
+        ASSERT_EQ(outcome.status, 0) << outcome.err;
+        const auto log = read_log(program->file("evaluated.jsonl"));
+        ASSERT_EQ(log.size(), 4U);
+        for (const std::size_t k : {1U, 3U}) {
+            const double want = log[0].at("loss");  // of the first step, whose batch it is
+            EXPECT_NEAR(log[k].at("eval_loss").get<double>(), want, 1e-6 * want);
+        }
+    }
+
     // What one of them kept of the second step goes on in the other.
     const std::string name_of_second = "step-00000002.safetensors";
     for (const GeneratedProgram* program : {&one, &many}) {
@@ -261,7 +283,11 @@ TEST_P(RanksChaos, ChangesNoBit) {
     ASSERT_TRUE(program.built()) << program.failure();
     program.write_large_feed("large.safetensors", c.batches);
     std::map<std::string, std::string> bits;
-    for (const std::string chaos : {"", " --chaos 1", " --chaos 2"}) {
+    std::vector<std::string> variants = {"", " --chaos 1", " --chaos 2"};
+    if (read_file(program.file("out/spec.cpp")).find(".not_evaluated") == std::string::npos)
+        variants.push_back(
+            " --chaos 3 --eval-feed large.safetensors --eval-every 1");  // which changes nothing of the run
+    for (const std::string& chaos : variants) {
         const Outcome outcome = program.train("--feed large.safetensors --steps 3 --lr 0.01 --grad-accum " +
                                               std::to_string(c.grad_accum) + " --save chaos.safetensors" + chaos);
         ASSERT_EQ(outcome.status, 0) << outcome.err;

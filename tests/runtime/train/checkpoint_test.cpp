@@ -312,13 +312,23 @@ TEST_F(CheckpointTest, GoesOnFromTheOneBeforeADamagedOne) {
             << k << outcome.err;
         EXPECT_EQ(read_file(path("resumed.safetensors")), read_file(path("whole.safetensors"))) << k;
         EXPECT_EQ(read_file(path(file)), whole) << k;  // written anew
+        EXPECT_EQ(read_file(path(file + ".damaged")), damaged[k]) << k;
     }
+    // It is not taken for the newest: what is kept is what the run has written.
+    write_file(path(file), damaged.back());
+    const Outcome shorter = run("words_train",
+                                "--feed feed.safetensors --steps 7 --lr 0.1 --warmup 3 --quiet "
+                                "--checkpoint c --resume --checkpoint-every 1 --keep 1");
+    EXPECT_EQ(shorter.status, 0) << shorter.err;
+    EXPECT_TRUE(std::filesystem::exists(path("c/step-00000007.safetensors")));
+    EXPECT_FALSE(std::filesystem::exists(path(file)));
+    std::filesystem::rename(path("c/step-00000007.safetensors"), path("c/step-00000005.safetensors"));
     // Where none is whole, the newest one's error is told.
     write_file(path(file), whole.substr(0, 9));
     write_file(path("c/step-00000005.safetensors"), "");
     const Outcome none = run("words_train", resume);
     EXPECT_EQ(none.status, 1);
-    EXPECT_NE(none.err.find("error: c/step-00000005.safetensors"), std::string::npos) << none.err;
+    EXPECT_TRUE(none.err.starts_with(cat("error: ", file))) << none.err;
     // Another program's is whole: to go on from the one before is no way out.
     std::string other = without_checksum(whole);
     const std::string identity = "\"identity\":\"";

@@ -2,6 +2,8 @@
 // When a run ends: by its tokens, by its time; and how much of it a person reads.
 #include "train/ending.h"
 
+#include <limits>
+
 #include "program_test.h"
 #include "support/clock.h"
 
@@ -44,7 +46,8 @@ TEST(EndingTest, CountsTokensFromTheVeryFirst) {
     EXPECT_EQ(steps(1440, 4, 4 * 24), 10);    // goes on as it was
     EXPECT_EQ(steps(1440, 4, 4 * 48), 6);     // steps before were of twice the rows
     EXPECT_EQ(steps(1440, 12, 12 * 24), 12);  // nothing is left
-    program.tokens = 4;                       // no sequence: a row counts one
+    EXPECT_EQ(steps(std::numeric_limits<std::int64_t>::max(), 0, 0, true), 100);
+    program.tokens = 4;  // no sequence: a row counts one
     EXPECT_EQ(steps(240, 0, 0), 10);
 }
 

@@ -40,7 +40,7 @@ TEST_F(EvaluationTest, ChangesNothing) {
     EXPECT_EQ(read_file(path("b/step-00000008.safetensors")), read_file(path("a/step-00000008.safetensors")));
     const auto losses = evaluated("b.jsonl");
     ASSERT_EQ(losses.size(), 3U);
-    for (const std::int64_t step : {2, 5, 7}) EXPECT_TRUE(losses.contains(step)) << step;
+    for (const std::int64_t step : {3, 6, 8}) EXPECT_TRUE(losses.contains(step)) << step;
 }
 
 // A step of those batches has the loss that the parameters before it have: with one of a feed's steps, and the batches
@@ -48,7 +48,7 @@ TEST_F(EvaluationTest, ChangesNothing) {
 TEST_F(EvaluationTest, IsTheLossOfAStepThatTakesThem) {
     expect_success(
         run("words_train", flags + " --log a.jsonl --save trained.safetensors --eval-feed other.safetensors"));
-    const double loss = evaluated("a.jsonl").at(7);
+    const double loss = evaluated("a.jsonl").at(8);
     for (const char* const program : {"words_train", "words_half_train"}) {
         const bool half = std::string(program) == "words_half_train";
         const Outcome only = run(program, cat("--init trained.safetensors --eval-feed other.safetensors --eval-only "
@@ -56,7 +56,7 @@ TEST_F(EvaluationTest, IsTheLossOfAStepThatTakesThem) {
                                               half ? 2 : 1));
         expect_success({only.status, "", only.err});
         const nlohmann::json line = nlohmann::json::parse(only.out);
-        EXPECT_EQ(line.at("step"), -1);
+        EXPECT_EQ(line.at("step"), 0);
         EXPECT_EQ(line.at("eval_batches"), 2);
         EXPECT_NEAR(line.at("eval_loss").get<double>(), loss, 1e-6);  // sums in another order
     }
@@ -98,7 +98,7 @@ TEST_F(EvaluationTest, AveragesAsTheLossDoes) {
         const double first = steps[0].at("loss"), second = steps[1].at("loss");
         // Of terms, 2 rows of the first batch are used and 1 of the second; a plain mean counts both batches alike.
         const bool terms = std::string(program) == "line_terms_train";
-        EXPECT_NEAR(evaluated("a.jsonl").at(0), terms ? (2 * first + second) / 3 : (first + second) / 2, 1e-6);
+        EXPECT_NEAR(evaluated("a.jsonl").at(1), terms ? (2 * first + second) / 3 : (first + second) / 2, 1e-6);
     }
 }
 
@@ -119,9 +119,20 @@ TEST_F(EvaluationTest, TakesTheSameTokensEachTime) {
     expect_success(run("words_train", common + "--steps 20 --eval-every 6 --log run.jsonl --checkpoint c "
                                                "--checkpoint-every 12"));
     std::filesystem::remove(path("c/step-00000020.safetensors"));
-    expect_success(run("words_train", common + "--steps 20 --eval-every 6 --log run.jsonl --checkpoint c --resume"));
+    // The seed is the checkpoint's. What was due behind the twelfth step is done again, and stands there once.
+    expect_success(run("words_train",
+                       "--data corpus.bin --eval-data held_out.bin --quiet --steps 20 --eval-every 6 --log "
+                       "run.jsonl --checkpoint c --resume"));
     EXPECT_EQ(evaluated("run.jsonl"), evaluated("whole.jsonl"));
-    EXPECT_EQ(read_log("run.jsonl").size(), read_log("whole.jsonl").size());
+    const std::size_t lines = read_log("whole.jsonl").size();
+    EXPECT_EQ(read_log("run.jsonl").size(), lines);
+    // By itself, of what the run has written: the log is added to, and the folder stays as it is.
+    const Outcome only =
+        run("words_train", "--eval-data held_out.bin --eval-only --checkpoint c --resume --log run.jsonl");
+    EXPECT_EQ(nlohmann::json::parse(only.out).at("eval_loss"), evaluated("whole.jsonl").at(20));
+    EXPECT_EQ(read_log("run.jsonl").size(), lines + 1);
+    EXPECT_EQ(only.err.find("note"), std::string::npos) << only.err;
+    EXPECT_EQ(only.err.find("--max-time"), std::string::npos) << only.err;
     // As many batches as there are of their own.
     const Outcome few = run("words_train", "--eval-data held_out.bin --eval-only --eval-batches 1000 --quiet");
     EXPECT_EQ(nlohmann::json::parse(few.out).at("eval_batches"), 20);  // 83 windows of 6, 4 a batch
@@ -139,6 +150,15 @@ TEST_F(EvaluationTest, SaysWhatIsWrong) {
         "FILE for fixed batches\n");
     EXPECT_EQ(error(flags + " --eval-feed other.safetensors --eval-data corpus.bin"),
               "error: --eval-data and --eval-feed exclude each other\nhelp: leave one of them away\n");
+    EXPECT_EQ(
+        error(flags + " --eval-every 3"),
+        "error: --eval-every has nothing to evaluate\nhelp: add --eval-data PATH for packed tokens, or --eval-feed "
+        "FILE for fixed batches\n");
+    write_tensors(path("ignored.safetensors"), {longs("input_ids_0", {4, T}, std::vector<std::int64_t>(4 * T, 1)),
+                                                longs("labels_0", {4, T}, std::vector<std::int64_t>(4 * T, -100))});
+    EXPECT_EQ(error(flags + " --eval-feed ignored.safetensors"),
+              "error: the batches of the evaluation have nothing to learn from: their loss has no weight, as where all "
+              "labels are ignored\nhelp: look at the labels of --eval-feed\n");
     TokenFileWriter writer(path("short.bin"), V);
     writer.append(std::vector<std::uint32_t>(20, 1));
     writer.commit();
