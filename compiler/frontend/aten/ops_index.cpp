@@ -23,6 +23,7 @@ void embedding_op(Node& n) {
 
 void index_select_op(Node& n) {
     const Type type = n.type("self");
+    if (type.dims.empty()) return n.give(n.tensor("self"));  // its only element
     const std::int64_t axis = n.axis("dim", type.rank());
     const Value index = wrapped_indices(n, n.tensor("index"), type.dims[static_cast<std::size_t>(axis)]);
     n.give(n.b().op("gather", {n.tensor("self"), index}, {{"axis", axis}}));
@@ -63,11 +64,40 @@ void take_op(Node& n) {
     n.give(b.op("gather", {flat, wrapped_indices(n, n.tensor("index"), count)}, {{"axis", std::int64_t{0}}}));
 }
 
+// Elements of the operand's memory by strides, where its elements lie there in order.
+void strided_op(Node& n) {
+    Builder& b = n.b();
+    const Dims size = n.integers("size").value_or(Dims{}), stride = n.integers("stride").value_or(Dims{});
+    const std::int64_t count = n.type("self").elements(), offset = n.integer("storage_offset", 0);
+    if (!n.is_dense().value_or(false))
+        n.fail("as_strided of a tensor whose elements do not lie in order", "call contiguous() in front of it");
+    if (size.size() != stride.size() || !countable(size)) n.fail("as_strided of a shape that no tensor has");
+    if (offset < 0) n.fail("as_strided from in front of its tensor");
+    std::int64_t last = offset;
+    std::vector<double> steps;
+    for (std::size_t d = 0; d < size.size(); ++d) {
+        std::int64_t reach = 0;
+        if (stride[d] < 0 || __builtin_mul_overflow(stride[d], std::max<std::int64_t>(size[d] - 1, 0), &reach) ||
+            __builtin_add_overflow(last, reach, &last))
+            n.fail("as_strided leads out of its tensor");
+        steps.push_back(static_cast<double>(stride[d]));
+    }
+    if (element_count(size) > 0 && last >= count) n.fail("as_strided leads out of its tensor");
+    const Type type = Type::tensor(DType::i64, size);
+    const Value index = b.constant(ConstExpr::affine(type, static_cast<double>(offset), steps));
+    n.give(b.op("gather", {b.reshape(n.tensor("self"), {count}), index}, {{"axis", std::int64_t{0}}}));
+}
+
 constexpr OpImporter index_importers[] = {
-    {"embedding", embedding_op}, {"index_select", index_select_op},
-    {"gather", gather_op},       {"take_along_dim", gather_op},
-    {"index", index_op},         {"_unsafe_index", index_op},
+    {"embedding", embedding_op},
+    {"index_select", index_select_op},
+    {"gather", gather_op},
+    {"take_along_dim", gather_op},
+    {"index", index_op},
+    {"_unsafe_index", index_op},
     {"take", take_op},
+    {"as_strided", strided_op, view},
+    {"as_strided_copy", strided_op},
 };
 
 }  // namespace
