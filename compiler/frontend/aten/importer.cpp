@@ -171,6 +171,7 @@ void Importer::write(const std::string& name, Value v) {
     for (std::string at = name;;) {
         Binding& one = names_.at(at);
         if (!one.parameter.empty()) refuse("parameter", one.parameter);
+        if (!one.constant.empty()) refuse("tensor", one.constant);
         if (!one.buffer.empty() && !is_integer(type(v).dtype)) refuse("buffer", one.buffer);
         if (!one.buffer.empty()) counters_.insert(one.buffer);  // num_batches_tracked, which no program counts
         one.value = v;
@@ -207,6 +208,15 @@ void Importer::share_memory(const Call& call, OpImporter::Memory memory) {
     }
 }
 
+// Whether it is a constant of the code, or a view of one.
+bool Importer::is_constant(const std::string& name) const {
+    for (auto at = names_.find(name); at != names_.end(); at = names_.find(at->second.base)) {
+        if (!at->second.constant.empty()) return true;
+        if (at->second.base.empty() || at->second.base == at->first) break;
+    }
+    return false;
+}
+
 // The result of a call that writes to its first operand is that operand, under another name.
 void Importer::write_in_place(const Call& call) {
     const Argument* to = call.arguments.empty() ? nullptr : &call.arguments.front().value;
@@ -217,6 +227,8 @@ void Importer::write_in_place(const Call& call) {
     const std::string& result = call.results.front().text;
     const Type of = type(names_.at(to->text).value);
     const Value v = builder_.cast(names_.at(result).value, of.dtype);
+    if (call.target.starts_with("aten.detach_.") && is_constant(to->text))
+        return;  // its numbers stay: torch.tensor made it
     if (type(v).dims != of.dims)
         fail(fmt::format("{} gives another shape than what it writes to", call.target), "write x = x + y in the model");
     write(to->text, v);
@@ -225,6 +237,7 @@ void Importer::write_in_place(const Call& call) {
     same.back = [](Value, Value written) { return written; };
     same.parameter.clear();
     same.buffer.clear();
+    same.constant.clear();
     names_[result] = std::move(same);
 }
 

@@ -41,7 +41,7 @@ struct Binding {
     std::string base;
     std::function<Value(Value base, Value written)> back;
     // Of what the model keeps from step to step, its name: a write to it would be more than a step of its own.
-    std::string parameter, buffer;
+    std::string parameter, buffer, constant;
 
     static Binding of(Value v);
     static Binding of(std::int64_t v);
@@ -126,6 +126,7 @@ class Importer {
     void share_memory(const Call& call, OpImporter::Memory memory);
     void import_known(Node& node);
     void write_in_place(const Call& call);
+    bool is_constant(const std::string& name) const;
     bool takes_complex(const Call& call) const;
     void check_results(const Call& call);
     void warn_of_eval_mode();

@@ -27,11 +27,13 @@ bool is_number(const NamedTensor& tensor) {
 
 }  // namespace
 
-// Two names of one tensor are one parameter.
+// Two names of one tensor are one parameter, which is trained where one of its names is; by the others it is read as it
+// is at each step, and has no gradient through them.
 void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, std::span<const NamedTensor> tensors) {
     struct Place {
-        std::optional<Value> first;      // argument of main
-        std::vector<std::string> names;  // of parameters and buffers that lie there
+        std::optional<Value> first;  // argument of main
+        bool trainable = false;
+        std::vector<std::string> names;  // of parameters that lie there
     };
     std::map<std::string, Place> places;
     std::map<std::string, std::vector<const NamedTensor*>> of_storage;  // parameters, by where their bytes are
@@ -39,6 +41,7 @@ void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, 
         if (const std::string place = place_of(*archive, tensor.stored);
             !place.empty() && tensor.kind == NamedTensor::Kind::parameter) {
             places[place].names.push_back(tensor.name);
+            places[place].trainable = places[place].trainable || tensor.requires_grad;
             of_storage[tensor.stored.entry].push_back(&tensor);
         }
     Function& main = module_.main();
@@ -50,13 +53,27 @@ void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, 
         const Type type = type_of(tensor.stored);
         const auto bound = [&](Value v) {
             Binding out = Binding::of(v);
-            if (tensor.kind != NamedTensor::Kind::constant) (parameter ? out.parameter : out.buffer) = tensor.name;
+            (parameter                                  ? out.parameter
+             : tensor.kind == NamedTensor::Kind::buffer ? out.buffer
+                                                        : out.constant) = tensor.name;
             bind(tensor.binding, std::move(out));
         };
+        const auto bound_argument = [&](Value v) {
+            const bool kept = at != nullptr && at->trainable && !(parameter && tensor.requires_grad);
+            bound(kept ? builder_.op("stop_gradient", {v}) : v);
+        };
         if (at != nullptr && at->first) {
-            bound(*at->first);
+            bound_argument(*at->first);
             continue;
         }
+        if (!parameter && !place.empty())
+            for (const NamedTensor* other : of_storage[tensor.stored.entry])
+                if (places[place_of(*archive, other->stored)].trainable && overlap(tensor.stored, other->stored))
+                    fail(fmt::format("{} has numbers in common with the parameter {}, and is another tensor: it would "
+                                     "change as that is trained, which a program does not do",
+                                     what, other->name),
+                         "make it of the parameter in forward(), or give it numbers of its own: clone() it in "
+                         "__init__");
         if (!is_float(type.dtype) || type.elements() == 0 || is_number(tensor)) {  // nothing that is trained
             bound(builder_.constant(ConstExpr::dense(numbers_of(archive, tensor.stored))));
             continue;
@@ -67,7 +84,7 @@ void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, 
         info.names = {plain(tensor.name)};
         info.sources = {source_of(archive, tensor.stored)};
         if (parameter) {
-            info.trainable = tensor.requires_grad;
+            info.trainable = at != nullptr ? at->trainable : tensor.requires_grad;
             std::vector<std::string> others;
             if (at != nullptr)
                 for (const std::string& name : at->names)
@@ -86,7 +103,7 @@ void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, 
         }
         const Value v = main.add_argument(type, value_name(tensor.name), std::move(info));
         if (at != nullptr) at->first = v;
-        bound(v);
+        bound_argument(v);
     }
 }
 

@@ -33,6 +33,16 @@ Items& list_of(const OperatorCall& call, std::size_t k = 0) {
     return *list.items;
 }
 
+// A list that is changed where it lies. What a module holds would keep the change from step to step.
+Items& changed_list(const OperatorCall& call) {
+    Items& list = list_of(call);
+    const Item& of = argument(call, 0);
+    if (of.kind == Item::Kind::list && !of.text.empty())
+        fail(fmt::format("the model changes its attribute {} as it runs, which a program does not do", of.text),
+             "leave the change out of forward(); what depends on it make an input");
+    return list;
+}
+
 void keep_small(std::size_t count) {
     if (count > most_of_list) fail("a list has more items than a program needs", "make the list shorter");
 }
@@ -66,7 +76,8 @@ std::optional<Item> of_integers(const std::string& op, std::int64_t a, std::int6
     if (op == "max" || op == "prim.max") return Item::of(std::max(a, b));
     if (op == "min" || op == "prim.min") return Item::of(std::min(a, b));
     const bool divides = op == "floordiv" || op == "floor_divide" || op == "remainder";
-    if (divides && (b == 0 || (b == -1 && a == INT64_MIN))) too_large(op);
+    if (divides && b == 0) fail("a number is divided by 0", "divide by another one");
+    if (divides && (b == -1 && a == INT64_MIN)) too_large(op);
     if (op == "floordiv" || op == "floor_divide") return Item::of(floor_of_quotient(a, b));
     if (op == "remainder") return Item::of(a - b * floor_of_quotient(a, b));
     if (op == "pow" && b >= 0 && std::abs(std::pow(static_cast<double>(a), static_cast<double>(b))) < 0x1p53)
@@ -78,12 +89,11 @@ std::optional<Item> of_reals(const std::string& op, double a, double b) {
     if (op == "add") return Item::of(a + b);
     if (op == "sub") return Item::of(a - b);
     if (op == "mul") return Item::of(a * b);
-    if (op == "div" || op == "true_divide") {
-        if (b == 0) fail("a number is divided by 0", "save the model again");
-        return Item::of(a / b);
-    }
-    if ((op == "floordiv" || op == "floor_divide") && b != 0) return Item::of(std::floor(a / b));
-    if (op == "remainder" && b != 0) return Item::of(a - b * std::floor(a / b));
+    const bool divides = op == "div" || op == "true_divide" || op == "floordiv" || op == "floor_divide";
+    if (b == 0 && (divides || op == "remainder")) fail("a number is divided by 0", "divide by another one");
+    if (op == "div" || op == "true_divide") return Item::of(a / b);
+    if (divides) return Item::of(std::floor(a / b));
+    if (op == "remainder") return Item::of(a - b * std::floor(a / b));
     if (op == "pow") return Item::of(std::pow(a, b));
     if (op == "max" || op == "prim.max") return Item::of(std::max(a, b));
     if (op == "min" || op == "prim.min") return Item::of(std::min(a, b));
@@ -131,10 +141,13 @@ std::optional<Item> of_one(const OperatorCall& call) {
         if (!(std::abs(rounded) < 0x1p63)) too_large(op);
         return Item::of(static_cast<std::int64_t>(rounded));
     };
+    const auto whole_abs = [&](std::int64_t n) {
+        return n == INT64_MIN ? (too_large(op), Item{}) : Item::of(std::abs(n));
+    };
     if (op == "neg" && whole && a.integer == INT64_MIN) return a;  // the least number, whose sign was read before it
     if (op == "neg") return whole ? Item::of(-a.integer) : Item::of(-v);
     if (op == "__not__") return Item::of(v == 0);
-    if (op == "abs" || op == "prim.abs") return whole ? Item::of(std::abs(a.integer)) : Item::of(std::abs(v));
+    if (op == "abs" || op == "prim.abs") return whole ? whole_abs(a.integer) : Item::of(std::abs(v));
     if (op == "sqrt") return Item::of(std::sqrt(v));
     if (op == "exp") return Item::of(std::exp(v));
     if (op == "log") return Item::of(std::log(v));
@@ -176,7 +189,7 @@ Item item_at(const OperatorCall& call) {
 Item set_item(const OperatorCall& call) {
     if (argument(call, 0).kind == Item::Kind::dictionary)
         fail("dictionaries that change are not supported", "return tensors, tuples and lists from the model");
-    Items& list = list_of(call);
+    Items& list = changed_list(call);
     list[place_in(list, call, argument(call, 1).integer)] = argument(call, 2);
     return argument(call, 0);
 }
@@ -193,19 +206,21 @@ Item slice_of_list(const OperatorCall& call) {
     const std::int64_t step = call.arguments.size() > 3 ? call.arguments[3].integer : 1;
     if (step < 1) fail("a list is cut in steps backwards", damaged_code);
     Items out;
-    for (std::int64_t k = bound(1, 0); k < bound(2, size); k += step) out.push_back(list[static_cast<std::size_t>(k)]);
+    const std::int64_t end = bound(2, size);
+    for (std::int64_t k = bound(1, 0); k < end; k += std::min(step, size))
+        out.push_back(list[static_cast<std::size_t>(k)]);
     return Item::sequence(Item::Kind::list, std::move(out));
 }
 
 Item append(const OperatorCall& call) {
-    Items& list = list_of(call);
+    Items& list = changed_list(call);
     keep_small(list.size() + 1);
     list.push_back(argument(call, 1));
     return argument(call, 0);
 }
 
 Item extend(const OperatorCall& call) {
-    Items& list = list_of(call);
+    Items& list = changed_list(call);
     const Items more = list_of(call, 1);
     keep_small(list.size() + more.size());
     list.insert(list.end(), more.begin(), more.end());
@@ -213,7 +228,7 @@ Item extend(const OperatorCall& call) {
 }
 
 Item insert(const OperatorCall& call) {
-    Items& list = list_of(call);
+    Items& list = changed_list(call);
     keep_small(list.size() + 1);
     const auto size = static_cast<std::int64_t>(list.size());
     const std::int64_t at = argument(call, 1).integer;
@@ -222,7 +237,7 @@ Item insert(const OperatorCall& call) {
 }
 
 Item pop(const OperatorCall& call) {
-    Items& list = list_of(call);
+    Items& list = changed_list(call);
     const std::size_t at = place_in(list, call, call.arguments.size() > 1 ? call.arguments[1].integer : -1);
     Item out = list[at];
     list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
@@ -230,12 +245,13 @@ Item pop(const OperatorCall& call) {
 }
 
 Item clear(const OperatorCall& call) {
-    list_of(call).clear();
+    changed_list(call).clear();
     return {};
 }
 
 Item reverse(const OperatorCall& call) {
-    std::reverse(list_of(call).begin(), list_of(call).end());
+    Items& list = changed_list(call);
+    std::reverse(list.begin(), list.end());
     return {};
 }
 
@@ -352,7 +368,11 @@ Item range_length(const OperatorCall& call) {
     return Item::of(static_cast<std::int64_t>(std::max(0.0, std::min(count, 0x1p62))));
 }
 Item derived_index(const OperatorCall& call) {
-    return Item::of(argument(call, 1).integer + argument(call, 0).integer * argument(call, 2).integer);
+    std::int64_t out = 0;
+    if (__builtin_mul_overflow(argument(call, 0).integer, argument(call, 2).integer, &out) ||
+        __builtin_add_overflow(argument(call, 1).integer, out, &out))
+        too_large("a range");
+    return Item::of(out);
 }
 
 Item reduced_list(const OperatorCall& call) {
@@ -378,10 +398,25 @@ Item joined_truth(const OperatorCall& call) {
     return Item::of(call.name == "any" ? any : all);
 }
 
+// Numbers, or texts. sort() changes the list, sorted() gives another.
 Item sorted_list(const OperatorCall& call) {
-    Items out = list_of(call);
-    std::sort(out.begin(), out.end(), [](const Item& a, const Item& b) { return a.number < b.number; });
-    return Item::sequence(Item::Kind::list, std::move(out));
+    const bool in_place = call.name == "sort";
+    const Item* reverse = call.at(1, "reverse");
+    const Items& list = in_place ? changed_list(call) : list_of(call);
+    const auto all = [&](const auto& holds) { return std::all_of(list.begin(), list.end(), holds); };
+    const bool texts = all([](const Item& i) { return i.kind == Item::Kind::text; });
+    if (!texts && !all([](const Item& i) { return i.is_number() && !std::isnan(i.number); }))
+        fail(fmt::format("{} of a list that has something else than numbers, or texts", call.name),
+             "sort numbers or texts alone");
+    Items out = list;
+    std::stable_sort(out.begin(), out.end(), [&](const Item& a, const Item& b) {
+        const bool whole = a.kind != Item::Kind::number && b.kind != Item::Kind::number;
+        return texts ? a.text < b.text : whole ? a.integer < b.integer : a.number < b.number;
+    });
+    if (reverse != nullptr && reverse->number != 0) std::reverse(out.begin(), out.end());
+    if (!in_place) return Item::sequence(Item::Kind::list, std::move(out));
+    changed_list(call) = std::move(out);
+    return {};
 }
 
 using Builtin = Item (*)(const OperatorCall&);
@@ -503,8 +538,9 @@ std::optional<Item> without_tensors(const OperatorCall& call) {
             call.name == "prim.min")
             return reduced_list(call);
         if (call.name == "any" || call.name == "all") return joined_truth(call);
-        if (call.name == "sorted" || call.name == "sort") return sorted_list(call);
     }
+    const bool sorts = (call.arguments.size() <= 2 && call.name == "sort") || call.name == "sorted";
+    if (first.kind == Item::Kind::list && sorts) return sorted_list(call);
     if (call.arguments.size() == 2) return of_two(call);
     return call.arguments.size() == 1 ? of_one(call) : std::nullopt;
 }

@@ -274,7 +274,8 @@ void Importer::import_outputs(const Item& result, const std::string& key, int de
         report_.done("output", key.empty() ? "0" : key, "is no tensor: left out");
         return;
     }
-    const ClassCode* named = result.text.empty() ? nullptr : library_.find_class(result.text);
+    const bool may_be_named = result.kind == Item::Kind::tuple && !result.text.empty();
+    const ClassCode* named = may_be_named ? library_.find_class(result.text) : nullptr;
     const std::vector<Item>& items = *result.items;
     for (std::size_t k = 0; k < items.size(); k += dictionary ? 2 : 1) {
         std::string own = dictionary                                         ? items[k].text

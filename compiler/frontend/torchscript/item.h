@@ -23,7 +23,7 @@ struct Item {
         number,
         boolean,
         text,
-        list,        // shared by all names of it, as Python has it
+        list,        // shared by all names of it, as Python has it; text: its name, where it is a module's attribute
         tuple,       // text: its class, of named tuples
         dictionary,  // items: key, value, key, value
         module,

@@ -145,7 +145,9 @@ class ModuleReader {
         std::vector<Item> items;
         for (std::size_t k = 0; k < from.items.size(); ++k)
             items.push_back(value_of(pickle_.at(from.items[k]), fmt::format("{}.{}", path, k), depth + 1));
-        return Item::sequence(kind, std::move(items));
+        Item out = Item::sequence(kind, std::move(items));
+        if (kind == Item::Kind::list) out.text = path;
+        return out;
     }
 
     static Item literal(const Expr& e) {
