@@ -111,6 +111,48 @@ TEST(TorchScriptErrors, LoopsAndCallsWithoutAnEnd) {
               "help: make the list shorter\n");
 }
 
+TEST(TorchScriptErrors, MoreThanAnyModelHas) {
+    const std::string work =
+        "error: lists and texts of the model take more room and time than a program has\n"
+        "  node: __torch__.py:12\nhelp: make them shorter, or compute with tensors\n";
+    const std::string list = "    l = torch.mul([0], 100000)\n    k = [l]\n    for i in range(100000):\n";
+    EXPECT_EQ(error_of_lines(list + "      m = torch.sum(l)\n    return x\n"), work);
+    EXPECT_EQ(error_of_lines(list + "      _0 = torch.append(k, torch.list(l))\n    return x\n"), work);
+    // Lists within lists: a hundred thousand deep, and of two to the power of thirty items; one that has itself.
+    const std::string deep = "    l = [x]\n    for i in range(100000):\n      l = [l]\n";
+    EXPECT_EQ(error_of_lines(deep + "    return x\n"), "no error");
+    EXPECT_EQ(error_of_lines("    l = [[0]]\n    for i in range(100000):\n      k = annotate(List[int], [])\n"
+                             "      _0 = torch.append(k, l)\n      l = k\n    return x\n"),
+              "no error");
+    EXPECT_EQ(error_of_lines("    l = [0]\n    for i in range(30):\n      l = [l, l]\n"
+                             "    _0 = torch.__contains__([1], 1)\n    n = torch.max(torch.len(l), 1)\n    return x\n"),
+              "no error");
+    const std::string outputs = "error: the model gives more than 10000 outputs\nhelp: return fewer from forward()\n";
+    for (const std::string item : {"x", "0"}) {
+        const std::string wide = "    l = [" + item + "]\n    for i in range(30):\n      l = [l, l]\n";
+        EXPECT_EQ(error_of_lines(wide + "    return l\n"), outputs);
+    }
+    EXPECT_EQ(
+        error_of_lines("    l = [x, x]\n    _0 = torch._set_item(l, 0, [l, l])\n    _0 = torch._set_item(l, 1, l)\n"
+                       "    b = torch.pop(l)\n    _0 = torch.clear(l)\n    return x\n"),
+        "no error");
+    EXPECT_EQ(error_of_lines("    l = [[0]]\n    k = [[0]]\n    for i in range(99):\n      l = [l]\n      k = [k]\n"
+                             "    b = torch.eq(l, k)\n    return x\n")
+                  .substr(0, 58),
+              "error: lists within lists are compared without an end\n  no");
+}
+
+TEST(TorchScriptErrors, InputsThatContradictOneAnother) {
+    const Entries entries = script_of("  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n    return x\n");
+    CompileOptions options = of_x;
+    options.batch = 4;
+    EXPECT_EQ(error_of_archive(entries, options),
+              "error: --batch 4 and --input x, whose dimension 0 is 2, contradict one another\n"
+              "help: leave --batch out, or write batch for the number in --input\n");
+    options.batch = 2;
+    EXPECT_EQ(error_of_archive(entries, options), "no error");
+}
+
 TEST(TorchScriptErrors, CodeThatIsNone) {
     const auto wrong = [](const std::string& what, int line) {
         return "error: the code of the archive is none that torch.jit.save writes: " + what +
@@ -118,6 +160,9 @@ TEST(TorchScriptErrors, CodeThatIsNone) {
     };
     EXPECT_EQ(error_of_lines("    return torch.add(x, 1\n"), wrong("a bracket is not closed", 10));
     EXPECT_EQ(error_of_lines("    y = torch.add(x, 1))\n"), wrong("a bracket is closed that is not open", 9));
+    EXPECT_EQ(error_of_lines("    y = 1e999\n"), wrong("1e999 is no number", 9));
+    EXPECT_EQ(error_of_lines("    y = 9223372036854775809\n"), wrong("9223372036854775809 has more than 64 bits", 9));
+    EXPECT_EQ(error_of_lines("    y = -9223372036854775808\n    return x\n"), "no error");
     EXPECT_EQ(error_of_lines("    import os\n"), wrong("\"import\" within a function", 9));
     EXPECT_EQ(error_of_lines("    y = x[0:1]\n"), wrong("a slice, which torch writes as a call", 9));
     EXPECT_EQ(error_of_lines("    y = \"a\n"), wrong("a text is not closed", 9));
@@ -144,6 +189,13 @@ TEST(TorchScriptErrors, PicklesAreData) {
     };
     EXPECT_EQ(with(""), damaged("it ends too early"));
     EXPECT_EQ(with("\x80\x02."), damaged("its stack is empty"));
+    const std::string longer(5000, 'k');
+    EXPECT_EQ(with(PickleText().begin_object("__torch__", longer).end_object().end()),
+              damaged("a class has a longer name than any model's"));
+    EXPECT_EQ(with(PickleText().begin_object("__torch__", "M").text(longer).integer(1).end_object().end()),
+              damaged("a key is longer than any model's"));
+    EXPECT_EQ(with("\x80\x02" + std::string(20000, '(') + "."),
+              damaged("lists stand within one another without an end"));
     EXPECT_EQ(with("\x80\x02h\x01."), damaged("it asks for what it did not remember"));
     EXPECT_EQ(with("\x80\x02X\xff\xff\xff\xff."), damaged("it ends too early"));
     EXPECT_EQ(with(PickleText().integer(1).end()),
@@ -210,6 +262,32 @@ TEST(TorchScriptErrors, FrozenArchives) {
     EXPECT_EQ(error_of_archive(entries, of_x),
               "error: script.pt is frozen: its parameters are constants, and have no names any more\n"
               "help: save the model as it is before torch.jit.freeze, or torch.jit.optimize_for_inference\n");
+}
+
+// With preserved_attrs a part keeps its parameters: what does not is named.
+TEST(TorchScriptErrors, ArchivesThatAreFrozenInPart) {
+    Entries entries = script_of(
+        "  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n    weight = self.weight\n"
+        "    return torch.mul(torch.matmul(x, weight), CONSTANTS.c0)\n");
+    entries["m/constants.pkl"] = PickleText().op('(').tensor("FloatStorage", "0", {3}, false).op('t').end();
+    entries["m/constants/0"] = floats({1, 2, 3});
+    const auto warned = [&] {
+        const TemporaryFile file("script.pt");
+        write_zip(file.path(), entries);
+        Report report;
+        import_model(file.path(), of_x, report);
+        return std::any_of(report.notes.begin(), report.notes.end(), [](const auto& note) {
+            return note.what == "frozen" && note.text.find("CONSTANTS.c0 [3]") != std::string::npos;
+        });
+    };
+    EXPECT_FALSE(warned());  // a constant of the model
+    entries["m/data.pkl"] = PickleText()
+                                .begin_object("__torch__", "M")
+                                .text("weight")
+                                .tensor("FloatStorage", "0", {2, 3}, true)
+                                .end_object()
+                                .end();
+    EXPECT_TRUE(warned());
 }
 
 TEST(TorchScriptErrors, InputsWithoutShapes) {

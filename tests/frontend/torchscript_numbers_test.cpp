@@ -43,5 +43,56 @@ TEST(TorchScriptNumbers, AtTheEndOfTheirRange) {
     }
 }
 
+// The numbers of a tensor that is known, as the model says them with an exception.
+std::string items(const std::string& tensor, int count) {
+    std::string value = "(";
+    for (int k = 0; k < count; ++k) value += "int(torch.select(t, 0, " + std::to_string(k) + ")), ";
+    return said_by("    t = " + tensor + "\n", value + ")");
+}
+
+// Types by their numbers in code: 0 uint8, 1 int8, 2 int16, 4 int64, 5 float16, 6 float32, 7 float64, 11 bool.
+TEST(TorchScriptNumbers, OfNarrowTypesWrapAroundAndBooleansAreOneOrZero) {
+    EXPECT_EQ(items("torch.tensor([2, 0, 3], dtype=11)", 3), "(1, 0, 1)");
+    EXPECT_EQ(items("torch.full([2], 3, dtype=11)", 2), "(1, 1)");
+    EXPECT_EQ(items("torch.to(torch.tensor([300, -1, 255, 256]), 0)", 4), "(44, 255, 255, 0)");
+    EXPECT_EQ(items("torch.to(torch.tensor([300, -1, 128, -129]), 1)", 4), "(44, -1, -128, 127)");
+    EXPECT_EQ(items("torch.to(torch.tensor([32768, -32769]), 2)", 2), "(-32768, 32767)");
+    EXPECT_EQ(items("torch.to(torch.to(torch.tensor([300.7, -1.5]), 4), 0)", 2), "(44, 255)");
+    EXPECT_EQ(items("torch.as_tensor(torch.tensor([1.5, -1.5]), dtype=4)", 2), "(1, -1)");
+    EXPECT_EQ(items("torch.type_as(torch.tensor([300]), torch.tensor([1], dtype=0))", 1), "(44)");
+    EXPECT_EQ(said_by("    t = torch.tensor([300], dtype=0)\n", "1"), "error: 300 is no number of torch.uint8");
+    EXPECT_EQ(said_by("    t = torch.full([2], -1, dtype=0)\n", "1"), "error: -1 is no number of torch.uint8");
+    EXPECT_EQ(said_by("    t = torch.arange(300, dtype=0)\n", "1"), "error: 299 is no number of torch.uint8");
+    EXPECT_EQ(said_by("    t = torch.sum(torch.tensor([200, 200]), dtype=0)\n", "1"),
+              "error: sum of integers of 8 or 16 bits is not supported");
+}
+
+// A tensor has the type that it has in the model, whatever it is computed in.
+TEST(TorchScriptNumbers, TypesAreTheModelsOwn) {
+    const auto type = [](const std::string& tensor) {
+        return said_by("    d = torch.to(x, 7)\n    h = torch.to(x, 5)\n    t = " + tensor + "\n", "ops.prim.dtype(t)");
+    };
+    EXPECT_EQ(type("x"), "6");
+    EXPECT_EQ(type("d"), "7");
+    EXPECT_EQ(type("torch.mul(h, 2.)"), "5");
+    EXPECT_EQ(type("torch.matmul(h, torch.neg(h))"), "5");
+    EXPECT_EQ(type("torch.add(d, h)"), "7");
+    EXPECT_EQ(type("torch.add(x, h)"), "6");
+    EXPECT_EQ(type("torch.to(d, 6)"), "6");
+    EXPECT_EQ(type("torch.type_as(x, h)"), "5");
+    EXPECT_EQ(type("torch.gt(d, 0)"), "11");
+    EXPECT_EQ(type("torch.argmax(d)"), "4");
+    EXPECT_EQ(type("torch.to(x, 0)"), "0");
+    EXPECT_EQ(type("torch.cat([torch.to(x, 0), torch.to(x, 1)])"),
+              "error: the model asks for the type of a tensor that is made of tensors of several types");
+}
+
+TEST(TorchScriptNumbers, Comparing) {
+    EXPECT_EQ(said_by("", "torch.eq([[1], [2]], [[1], [2]])"), "True");
+    EXPECT_EQ(said_by("", "torch.eq([[1], [2]], [[1], [3]])"), "False");
+    EXPECT_EQ(said_by("", "torch.len([1, 2])"), "2");
+    EXPECT_EQ(said_by("    n = int(torch.tensor(inf))\n", "1"), "error: inf as a whole number");
+}
+
 }  // namespace torchscript_numbers_test
 }  // namespace thunderc

@@ -56,6 +56,8 @@ Value Node::operand(std::string_view name, DType dtype) {
     if (is_tensor(name)) return tensor(name, dtype);
     const Argument* found = argument(name);
     const Binding value = found == nullptr ? Binding{} : importer_.resolve(*found);
+    const bool number = value.kind == Binding::Kind::integer || value.kind == Binding::Kind::number;
+    if (dtype == DType::boolean && number) return b().scalar(dtype, value.number != 0 ? 1 : 0);
     switch (value.kind) {
         case Binding::Kind::integer:
         case Binding::Kind::boolean:

@@ -24,11 +24,38 @@ Type created(Node& n, DType otherwise = DType::f32) {
     return type;
 }
 
+// The type of the program that a tensor is converted to, where it says.
+std::optional<ScalarType> wanted_type(Node& n) {
+    if (const std::optional<ScalarType> said = n.scalar_type("dtype")) return said;
+    const Argument* other = n.argument("other");
+    const TensorMeta* of = other == nullptr ? nullptr : n.importer().meta(other->text);
+    return of == nullptr ? std::nullopt : std::optional(of->type);
+}
+
+// Integers of 8, 16 and 32 bits that are wider here wrap around as they do there.
+Value wrapped(Node& n, Value v, ScalarType to) {
+    const TensorMeta* own = n.importer().meta(n.argument("self")->text);
+    const bool same = own != nullptr && own->type == to;
+    if (!is_widened(to) || bits_of(to) > 32 || same || n.importer().type(v).dtype == DType::boolean) return v;
+    Builder& b = n.b();
+    const double count = std::ldexp(1.0, bits_of(to)), low = is_signed(to) ? count / 2 : 0;
+    const auto number = [&](double x) { return b.scalar(DType::i64, x); };
+    const Value from = b.add(b.cast(v, DType::i64), number(low));
+    return b.add(b.op("mod", {from, number(count)}), number(-low));
+}
+
+// A number that is given for elements of a type is one of it.
+void require_held(Node& n, std::optional<ScalarType> type, double number) {
+    if (type && !holds(*type, number))
+        n.fail(fmt::format("{} is no number of {}", number, name_of(*type)), "compute with torch.int64 in the model");
+}
+
 // To its own type a tensor is itself.
 void converted(Node& n) {
     const Value v = n.tensor("self");
     const DType like = n.has("other") ? n.type("other").dtype : n.type("self").dtype;
-    const Value now = n.b().cast(v, dtype_or(n, like));
+    const std::optional<ScalarType> to = wanted_type(n);
+    const Value now = n.b().cast(to ? wrapped(n, v, *to) : v, dtype_or(n, like));
     if (now == v && n.op() != "_to_copy" && !n.boolean("copy", false))
         return n.give_view(v, [](Value, Value written) { return written; });
     n.give(now);
@@ -42,6 +69,8 @@ void range(Node& n) {
     bool whole = true;
     for (const char* name : {"start", "end", "step"}) whole = whole && n.is_whole(name);
     const Type type = Type::tensor(dtype_or(n, whole ? DType::i64 : DType::f32), {static_cast<std::int64_t>(count)});
+    if (count > 0) require_held(n, n.scalar_type("dtype"), start);
+    if (count > 0) require_held(n, n.scalar_type("dtype"), start + step * (count - 1));
     n.give(n.b().constant(ConstExpr::affine(type, start, {step})));
 }
 
@@ -67,6 +96,8 @@ void filled(Node& n) {
     const bool scalar = n.op() == "scalar_tensor";
     const DType said = n.op() == "full" ? promoted(n, {name}) : DType::f32;
     const Type type = scalar ? Type::tensor(dtype_or(n, said), {}) : created(n, said);
+    if (n.has(name) && !n.is_tensor(name))
+        require_held(n, n.scalar_type("dtype"), n.importer().resolve(*n.argument(name)).number);
     n.give(n.b().broadcast_to(n.operand(name, type.dtype), type.dims));
 }
 

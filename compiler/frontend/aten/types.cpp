@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 namespace thunderc::aten {
@@ -86,6 +87,24 @@ ScalarType part_of_complex(ScalarType type) {
         case ScalarType::c128: return ScalarType::f64;
         default: return ScalarType::unknown;
     }
+}
+
+int bits_of(ScalarType type) {
+    const std::optional<DType> dtype = dtype_of(type);
+    const bool integer = dtype && is_integer(*dtype) && type != ScalarType::boolean;
+    return integer ? static_cast<int>(8 * stored_size(type)) : 0;
+}
+
+bool is_signed(ScalarType type) {
+    return type == ScalarType::i8 || type == ScalarType::i16 || type == ScalarType::i32 || type == ScalarType::i64;
+}
+
+bool holds(ScalarType type, double number) {
+    const int bits = bits_of(type);
+    if (bits == 0) return true;
+    const double whole = std::trunc(number);
+    const double below = is_signed(type) ? std::ldexp(1.0, bits - 1) : std::ldexp(1.0, bits);
+    return whole < below && whole >= (is_signed(type) ? -below : 0);
 }
 
 bool is_widened(ScalarType type) {

@@ -43,5 +43,10 @@ std::optional<ScalarType> scalar_type_named(std::string_view name);  // "f16", o
 ScalarType part_of_complex(ScalarType type);
 // Of integers that are wider here than in the model: sums and products would not wrap around as they do there.
 bool is_widened(ScalarType type);
+// Whether a number is one of a type's, where it is a type of integers.
+bool holds(ScalarType type, double number);
+// The bits of an integer of a type, and whether it has a sign; 0 of what is no integer.
+int bits_of(ScalarType type);
+bool is_signed(ScalarType type);
 
 }  // namespace thunderc::aten

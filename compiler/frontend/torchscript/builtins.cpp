@@ -16,6 +16,7 @@ namespace thunderc::torchscript {
 namespace {
 
 constexpr std::size_t most_of_list = std::size_t{1} << 20U;
+constexpr std::size_t most_compared = std::size_t{1} << 21U;
 constexpr std::size_t longest_text = std::size_t{1} << 20U;
 
 const char* const damaged_code = "save the model again with torch.jit.save";
@@ -48,10 +49,19 @@ void keep_small(std::size_t count) {
 }
 
 // Whether what is given has no tensor in it, so that what is computed is known.
-bool is_plain(const Item& item, int depth = 0) {
-    if (item.kind == Item::Kind::tensor) return false;
-    if (!item.is_sequence() || depth > 8) return true;
-    return std::all_of(item.items->begin(), item.items->end(), [&](const Item& i) { return is_plain(i, depth + 1); });
+bool is_plain(const Item& item) {
+    if (!item.is_sequence()) return item.kind != Item::Kind::tensor;
+    std::vector<const Items*> waiting = {item.items.get()};
+    std::set<const Items*> seen = {item.items.get()};  // one may stand in several, or in itself
+    while (!waiting.empty()) {
+        const Items& list = *waiting.back();
+        waiting.pop_back();
+        for (const Item& one : list) {
+            if (one.kind == Item::Kind::tensor) return false;
+            if (one.is_sequence() && seen.insert(one.items.get()).second) waiting.push_back(one.items.get());
+        }
+    }
+    return true;
 }
 
 // ---- numbers --------------------------------------------------------------------------------------------------------
@@ -459,7 +469,11 @@ const std::map<std::string_view, Builtin>& plain_functions() {
 
 }  // namespace
 
-bool equal(const Item& a, const Item& b) {
+namespace {
+
+// `left`: how many more items may be compared.
+bool equal(const Item& a, const Item& b, std::size_t& left, std::size_t depth) {
+    if (left-- == 0 || depth > 64) fail("lists within lists are compared without an end", damaged_code);
     if (a.is_number() && b.is_number()) {
         const bool whole = a.kind != Item::Kind::number && b.kind != Item::Kind::number;
         return whole ? a.integer == b.integer : a.number == b.number;
@@ -468,8 +482,15 @@ bool equal(const Item& a, const Item& b) {
     if (a.is_sequence() || a.kind == Item::Kind::dictionary)
         return a.items == b.items ||
                std::equal(a.items->begin(), a.items->end(), b.items->begin(), b.items->end(),
-                          [](const Item& x, const Item& y) { return !x.is_sequence() && equal(x, y); });
+                          [&](const Item& x, const Item& y) { return equal(x, y, left, depth + 1); });
     return a.kind == Item::Kind::none || a.kind == Item::Kind::option || (a.text == b.text && a.module == b.module);
+}
+
+}  // namespace
+
+bool equal(const Item& a, const Item& b) {
+    std::size_t left = most_compared;
+    return equal(a, b, left, 0);
 }
 
 Tensor tensor_of_numbers(const Item& value) {

@@ -14,7 +14,9 @@
 namespace thunderc::torchscript {
 namespace {
 
-constexpr std::size_t most_calls = 1'000'000;  // of operators, with those of unrolled loops
+using aten::ScalarType;
+
+constexpr std::size_t most_calls = 250'000;  // of operators, with those of unrolled loops
 
 constexpr std::string_view data_end = "data.pkl";
 
@@ -65,8 +67,10 @@ Module Importer::run() {
     std::unordered_map<std::string, Item> given = import_inputs(*forward);
     import_tensors(archive_, modules_.tensors);
     import_constants();
-    for (const aten::NamedTensor& tensor : modules_.tensors)
+    for (const aten::NamedTensor& tensor : modules_.tensors) {
+        note_type(tensor.binding, tensor.stored.type);
         if (aten::is_widened(tensor.stored.type)) narrow_.insert(find(tensor.binding).value);
+    }
     const Item result = Interpreter(library_, *this).run(root, *forward, std::move(given));
     import_outputs(result, "", 0);
     if (module_.main().results.empty())
@@ -135,6 +139,73 @@ void Importer::note_numbers(const aten::Call& call) {
     }
 }
 
+// ---- types that the model's tensors have, and are computed in others
+// -------------------------------------------------
+
+void Importer::note_type(const std::string& name, ScalarType type) {
+    const std::optional<DType> dtype = aten::dtype_of(type);
+    if (type == ScalarType::unknown || (dtype && number_of(*dtype) != number_of(type)))
+        own_types_[name] = type;
+    else
+        own_types_.erase(name);
+}
+
+ScalarType Importer::own_type(const std::string& name) const {
+    if (const auto at = own_types_.find(name); at != own_types_.end()) return at->second;
+    return scalar_type_of(number_of(aten::Importer::type(names_.at(name).value).dtype)).value_or(ScalarType::unknown);
+}
+
+// Of the operands: those without dimensions decide only where all are. Integers of two types are of neither.
+ScalarType Importer::promoted_type(const aten::Call& call, bool floating) const {
+    std::set<ScalarType> with, without;
+    const auto add = [&](const aten::Argument& a) {
+        const auto at = a.kind == aten::Argument::Kind::name ? names_.find(a.text) : names_.end();
+        if (at == names_.end() || at->second.kind != aten::Binding::Kind::tensor) return;
+        const Type& type = aten::Importer::type(at->second.value);
+        if (is_float(type.dtype) != floating || type.dtype == DType::boolean) return;
+        (type.dims.empty() ? without : with).insert(own_type(a.text));
+    };
+    for (const aten::NamedArgument& a : call.arguments) {
+        add(a.value);
+        for (const aten::Argument& item : a.value.items) add(item);
+    }
+    const std::set<ScalarType>& all = with.empty() ? without : with;
+    const ScalarType plain = floating ? ScalarType::f32 : ScalarType::i64;
+    if (all.size() < 2) return all.empty() ? plain : *all.begin();
+    if (!floating || all.contains(ScalarType::unknown)) return ScalarType::unknown;
+    return all.contains(ScalarType::f64) ? ScalarType::f64 : ScalarType::f32;
+}
+
+// Behind a call: the types that its results have in the model.
+void Importer::note_types(const aten::Call& call) {
+    if (aten::writes_in_place(call.target)) return;  // a tensor keeps its type
+    std::optional<ScalarType> converted;
+    for (const aten::NamedArgument& a : call.arguments)
+        if (a.value.kind == aten::Argument::Kind::scalar_type) converted = static_cast<ScalarType>(a.value.integer);
+    const auto note = [&](const std::string& name) {
+        const auto at = names_.find(name);
+        if (at == names_.end() || at->second.kind != aten::Binding::Kind::tensor) return;
+        const DType dtype = aten::Importer::type(at->second.value).dtype;
+        if (dtype == DType::boolean) return;
+        const ScalarType own = converted ? *converted : promoted_type(call, is_float(dtype));
+        if (own == ScalarType::unknown || aten::dtype_of(own) == dtype) note_type(name, own);
+    };
+    for (const aten::Argument& result : call.results) {
+        note(result.text);
+        for (std::size_t k = 0; aten::is_open(result) && names_.contains(aten::item_of(result, k)); ++k)
+            note(aten::item_of(result, k));
+    }
+}
+
+Item Importer::type_of_tensor(const Item& tensor, const Place& place) const {
+    static_cast<void>(type(tensor));  // what cannot be read has no type
+    const ScalarType own = own_type(tensor.text);
+    if (own == ScalarType::unknown)
+        fail_at(place, "the model asks for the type of a tensor that is made of tensors of several types",
+                "convert them to torch.float32 or torch.int64 in the model");
+    return Item::of(number_of(own));
+}
+
 std::string Importer::unique(const std::string& wanted) {
     for (;;) {
         const int count = names_taken_[wanted]++;
@@ -175,8 +246,9 @@ bool Importer::requires_gradient(const Item& tensor) {
 }
 
 // What code asks of a tensor, and is known.
-std::optional<Item> Importer::property(const OperatorCall& call, const Place& place) {
-    if (call.name == "prim.NumToTensor" || call.name == "tensor" || call.name == "as_tensor") return made_tensor(call);
+std::optional<Item> Importer::property(const OperatorCall& call, const Place& place, bool gradients) {
+    if (call.name == "prim.NumToTensor" || call.name == "tensor" || call.name == "as_tensor")
+        return made_tensor(call, place, gradients);
     if (call.arguments.empty() || call.arguments[0].kind != Item::Kind::tensor) return std::nullopt;
     const Item& tensor = call.arguments[0];
     const Type& of = type(tensor);
@@ -194,7 +266,7 @@ std::optional<Item> Importer::property(const OperatorCall& call, const Place& pl
     if (call.name == "dim" || call.name == "prim.ndim") return Item::of(of.rank());
     if (call.name == "len") return Item::of(of.dims.empty() ? std::int64_t{0} : of.dims.front());
     if (call.name == "numel") return Item::of(of.elements());
-    if (call.name == "prim.dtype") return Item::of(number_of(of.dtype));
+    if (call.name == "prim.dtype") return type_of_tensor(tensor, place);
     if (call.name == "is_floating_point") return Item::of(is_float(of.dtype));
     if (call.name == "is_complex" || call.name == "prim.is_cuda" || call.name == "prim.is_quantized" ||
         call.name == "prim.is_sparse" || call.name == "prim.is_nested")
@@ -215,23 +287,57 @@ std::optional<Item> Importer::property(const OperatorCall& call, const Place& pl
 }
 
 // torch.tensor(1., dtype=…), of numbers and lists of them; a number that is traced is a tensor of one.
-Item Importer::made_tensor(const OperatorCall& call) {
+Item Importer::made_tensor(const OperatorCall& call, const Place& place, bool gradients) {
     const Item* data = call.at(0, "data");
     if (data == nullptr) fail("a tensor is made of nothing", "save the model again");
-    if (data->kind == Item::Kind::tensor) return *data;
+    const Item* given = call.at(1, "dtype");
+    const bool typed = given != nullptr && given->kind == Item::Kind::integer;
+    if (data->kind == Item::Kind::tensor) {
+        OperatorCall to;
+        to.name = "to";
+        to.arguments = {*data};
+        if (typed) to.arguments.push_back(*given);
+        return typed ? this->call(to, place, gradients) : *data;
+    }
     Tensor numbers = tensor_of_numbers(*data);
-    if (const Item* given = call.at(1, "dtype"); given != nullptr && given->kind == Item::Kind::integer) {
+    std::optional<aten::ScalarType> own;
+    if (typed) {
         const std::optional<aten::ScalarType> scalar = scalar_type_of(given->integer);
         if (!scalar) fail(fmt::format("a tensor of the type {} is not supported", given->integer), "use torch.float32");
         Tensor converted(Type::tensor(dtype(*scalar, "a tensor of numbers"), numbers.type.dims));
-        for (std::int64_t k = 0; k < numbers.size(); ++k) converted.set(k, numbers.at(k));
+        for (std::int64_t k = 0; k < numbers.size(); ++k) {
+            if (!aten::holds(*scalar, numbers.at(k)))
+                fail_at(place, fmt::format("{} is no number of {}", numbers.at(k), aten::name_of(*scalar)),
+                        "compute with torch.int64 in the model");
+            if (*scalar == ScalarType::boolean)
+                converted.set(k, numbers.at(k) != 0 ? 1 : 0);
+            else if (!numbers.floating() && !converted.floating())
+                converted.i[static_cast<std::size_t>(k)] = numbers.i[static_cast<std::size_t>(k)];
+            else
+                converted.set(k, numbers.at(k));
+        }
         numbers = std::move(converted);
+        own = scalar;
     }
-    return constant(std::move(numbers));
+    Item out = constant(std::move(numbers));
+    if (own) note_type(out.text, *own);
+    if (own && aten::is_widened(*own)) narrow_.insert(find(out.text).value);
+    return out;
 }
 
 Item Importer::call(const OperatorCall& call, const Place& place, bool gradients) {
-    if (std::optional<Item> known_property = property(call, place)) return *known_property;
+    if (std::optional<Item> known_property = property(call, place, gradients)) return *known_property;
+    // To a type that is wider here: to that type, of which the operator knows the range.
+    if (const bool as_other = call.name == "type_as" || call.name == "to";
+        as_other && call.arguments.size() >= 2 && call.arguments[1].kind == Item::Kind::tensor) {
+        const auto own = own_types_.find(call.arguments[1].text);
+        if (own != own_types_.end() && own->second != ScalarType::unknown) {
+            OperatorCall to = call;
+            to.name = "to";
+            to.arguments[1] = Item::of(number_of(own->second));
+            return this->call(to, place, gradients);
+        }
+    }
     if (++calls_ > most_calls)
         fail_at(place, fmt::format("the loops of the model make more than {} calls", most_calls),
                 "shorten the sequence or the loop");
@@ -304,8 +410,13 @@ Item Importer::imported(const OperatorCall& call, MatchedCall found, const Place
     const bool narrow = any_operand(made, narrow_);
     import_call(made);
     note_numbers(made);
+    note_types(made);
+    const bool to_narrow = std::any_of(made.arguments.begin(), made.arguments.end(), [](const aten::NamedArgument& a) {
+        return a.value.kind == aten::Argument::Kind::scalar_type &&
+               aten::is_widened(static_cast<ScalarType>(a.value.integer));
+    });
     if (const auto at = names_.find(made.results.front().text);
-        narrow && at != names_.end() && narrow_.contains(at->second.value) &&
+        (narrow || to_narrow) && at != names_.end() && narrow_.contains(at->second.value) &&
         aten::find_importer(made.target)->numbers == aten::computed)
         fail_at(place, fmt::format("{} of integers of 8 or 16 bits is not supported", call.name),
                 "compute with torch.int64 in the model");

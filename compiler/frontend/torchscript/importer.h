@@ -42,7 +42,7 @@ class Importer final : public aten::Importer, private Operators {
     };
     static Example example_of(const Pickle& pickle, const Pickled& value, int depth);
     std::optional<Example> example_of_type(const std::string& name, const std::string& type) const;
-    void refuse_frozen() const;
+    void refuse_frozen();
     std::unordered_map<std::string, Item> import_inputs(const FunctionCode& forward);
     std::vector<Example> traced_inputs(const std::string& method) const;
     Item declare(const std::string& name, const Example& example, InputNames& names);
@@ -59,8 +59,9 @@ class Importer final : public aten::Importer, private Operators {
     Item constant_of_archive(std::size_t k, const Place& place) override;
     bool requires_gradient(const Item& tensor) override;
 
-    std::optional<Item> property(const OperatorCall& call, const Place& place);
-    Item made_tensor(const OperatorCall& call);
+    std::optional<Item> property(const OperatorCall& call, const Place& place, bool gradients);
+    Item made_tensor(const OperatorCall& call, const Place& place, bool gradients);
+    Item type_of_tensor(const Item& tensor, const Place& place) const;
     Item imported(const OperatorCall& call, MatchedCall matched, const Place& place, bool gradients);
     Item item_of(const std::string& name) const;
     std::string unique(const std::string& wanted);
@@ -70,6 +71,10 @@ class Importer final : public aten::Importer, private Operators {
     bool any_operand(const aten::Call& call, const std::set<Value>& among) const;
     void refuse_counted(Value v, const Place& place) const;
     void note_numbers(const aten::Call& call);
+    void note_type(const std::string& name, aten::ScalarType type);
+    void note_types(const aten::Call& call);
+    aten::ScalarType own_type(const std::string& name) const;
+    aten::ScalarType promoted_type(const aten::Call& call, bool floating) const;
 
     std::shared_ptr<const ZipArchive> archive_;
     std::string root_;  // the folder of the archive's entries, with its slash
@@ -83,7 +88,10 @@ class Importer final : public aten::Importer, private Operators {
     std::size_t calls_ = 0;
     std::set<Value> counted_;  // what follows from buffers that count steps: their numbers are those of the first
     std::set<Value> narrow_;   // integers of types that are wider here
-    int version_ = 3;          // of the archive's operators
+    std::unordered_map<std::string, aten::ScalarType>
+        own_types_;  // where it is computed in another; unknown: of several
+    std::size_t outputs_ = 0;
+    int version_ = 3;  // of the archive's operators
 };
 
 }  // namespace thunderc::torchscript

@@ -14,6 +14,7 @@ namespace thunderc::torchscript {
 namespace {
 
 constexpr int deepest_output = 32;
+constexpr std::size_t most_outputs = 10000;
 
 bool is_tensor_type(const std::string& type) {
     return type == "Tensor" || type == "Optional[Tensor]" || type.empty();
@@ -47,20 +48,33 @@ Importer::Example Importer::example_of(const Pickle& pickle, const Pickled& valu
 }
 
 // torch.jit.freeze makes constants without names of all parameters.
-void Importer::refuse_frozen() const {
+void Importer::refuse_frozen() {
     const bool has_parameters = std::any_of(modules_.tensors.begin(), modules_.tensors.end(), [](const auto& tensor) {
         return tensor.kind == aten::NamedTensor::Kind::parameter;
     });
-    if (has_parameters) return;
-    for (const Pickled::Index item : constants_.at(constants_.root).items) {
-        const Pickled& constant = constants_.at(item);
+    // It leaves out what says whether a module is trained, and keeps parameters of what it was told to preserve.
+    const bool partly = has_parameters && modules_.root().attribute("training") == nullptr;
+    if (has_parameters && !partly) return;
+    std::vector<std::string> names;
+    const std::vector<Pickled::Index>& all = constants_.at(constants_.root).items;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+        const Pickled& constant = constants_.at(all[k]);
         if (constant.kind != Pickled::Kind::tensor || !aten::stored_float(constant.tensor->type) ||
             !countable(constant.tensor->dims) || element_count(constant.tensor->dims) < 2)
             continue;
+        if (partly) {
+            names.push_back(fmt::format("CONSTANTS.c{} [{}]", k, to_string(constant.tensor->dims)));
+            continue;
+        }
         fail(fmt::format("{} is frozen: its parameters are constants, and have no names any more",
                          archive_->path().string()),
              "save the model as it is before torch.jit.freeze, or torch.jit.optimize_for_inference");
     }
+    if (!names.empty())
+        report_.warning("frozen", archive_->path().filename().string(),
+                        fmt::format("was frozen in part (preserved_attrs): these tensors are constants, have no names, "
+                                    "and are not trained: {}",
+                                    fmt::join(names, ", ")));
 }
 
 // Tracing keeps the inputs that it was given, without their numbers.
@@ -145,6 +159,14 @@ void Importer::make_dynamic() {
         if (value == 0 || first.shape.size() <= axis || !first.shape[axis].symbol.empty() ||
             first.shape[axis].value == value)
             return;
+        if (options_.inputs.contains(first.name)) {
+            const char* flag = axis == 0 ? "batch" : "seq";
+            Diagnostic d;
+            d.message = fmt::format("--{} {} and --input {}, whose dimension {} is {}, contradict one another", flag,
+                                    value, first.name, axis, first.shape[axis].value);
+            d.help = fmt::format("leave --{} out, or write {} for the number in --input", flag, symbol);
+            throw UsageError(std::move(d));
+        }
         changed.push_back(fmt::format("{} for {}", first.shape[axis].value, value));
         const std::int64_t before = first.shape[axis].value;
         for (DeclaredInput& input : declared_)
@@ -168,6 +190,7 @@ void Importer::bind_declared() {
         ArgInfo info = input_info(input, options_, report_);
         const Type type = Type::tensor(dtype(types_[k], "the input " + input.name), input.dims);
         names_taken_[input.name] = 1;
+        note_type(input.name, types_[k]);
         if (const auto given = options_.bound.find(input.name); given != options_.bound.end()) {
             bind(input.name, aten::Binding::of(bound_constant(input.name, given->second, type)));
             continue;
@@ -255,10 +278,14 @@ void Importer::import_constants() {
         made.stored.name = name;
     }
     import_tensors(archive_, tensors);
+    for (const aten::NamedTensor& tensor : tensors)
+        if (!tensor.stored.dims.empty()) note_type(tensor.binding, tensor.stored.type);
 }
 
 // Tensors by the keys of dictionaries and the fields of named tuples; else as the last call is called.
 void Importer::import_outputs(const Item& result, const std::string& key, int depth) {
+    if (++outputs_ > most_outputs)
+        fail(fmt::format("the model gives more than {} outputs", most_outputs), "return fewer from forward()");
     Function& main = module_.main();
     if (result.kind == Item::Kind::tensor) {
         const std::string wanted = aten::plain(key.empty() ? result.text : key);

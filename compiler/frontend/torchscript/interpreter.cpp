@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_set>
 
 #include "compiler/support/error.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::size_t deepest_call = 600;         // expressions and calls within one another
 constexpr std::uint64_t most_steps = 20'000'000;  // statements and expressions of all loops
+constexpr std::uint64_t most_work = 1U << 24U;    // items of lists that are read and made, and sixteen letters each
 constexpr std::size_t most_list_items = std::size_t{1} << 20U;
 
 const char* const known_help =
@@ -38,6 +40,11 @@ std::optional<bool> keeps_gradients(const std::string& type) {
     if (name == "torch.autograd.grad_mode.no_grad" || name == "torch.autograd.grad_mode.inference_mode") return false;
     if (name == "torch.autograd.grad_mode.enable_grad") return true;
     return std::nullopt;
+}
+
+// What a list or a text costs where all of it is read or made.
+std::size_t work_of(const Item& item) {
+    return item.items != nullptr ? item.items->size() : item.text.size() / 16;
 }
 
 }  // namespace
@@ -217,6 +224,7 @@ Item Interpreter::evaluate(const Expr& expr, Frame& frame) {
         case Expr::Kind::dictionary: {
             std::vector<Item> items;
             for (const Expr& item : expr.items) items.push_back(evaluate(item, frame));
+            spend(items.size(), frame);
             return Item::sequence(expr.kind == Expr::Kind::list    ? Item::Kind::list
                                   : expr.kind == Expr::Kind::tuple ? Item::Kind::tuple
                                                                    : Item::Kind::dictionary,
@@ -353,6 +361,8 @@ Item Interpreter::call(const Expr& expr, Frame& frame) {
         }
         if (full == "getattr" && expr.items.size() == 3)
             return attribute_of(evaluate(expr.items[1], frame), expr.items[2].text, frame);
+        if (full == "fork" || full == "wait")
+            fail_at(frame.place, "torch.jit.fork and torch.jit.wait are not supported", "call the function itself");
         if (full == "str" || full == "print" || full == "range" || full == "isinstance" || full == "hasattr")
             fail_at(frame.place, fmt::format("{} is not supported", full), "leave it out of the model");
         fail_at(frame.place, fmt::format("there is no function {}", full), "save the model again");
@@ -455,6 +465,13 @@ Item Interpreter::call_code(const FunctionCode& code, const Item* self, const st
     return inner.result;
 }
 
+void Interpreter::spend(std::size_t work, const Frame& frame) {
+    work_ += work;
+    if (work_ > most_work)
+        fail_at(frame.place, "lists and texts of the model take more room and time than a program has",
+                "make them shorter, or compute with tensors");
+}
+
 Item Interpreter::operator_call(OperatorCall call, Frame& frame) {
     const auto raises = [&] {
         const Item* message = call.at(0, "msg");
@@ -473,6 +490,14 @@ Item Interpreter::operator_call(OperatorCall call, Frame& frame) {
     } catch (UserError& error) {
         fail_at(frame.place, error.diagnostic().message, error.diagnostic().help);
     }
+    // One item alone is looked at or added by these.
+    static const std::unordered_set<std::string> of_one = {"__getitem__", "_set_item", "len", "append", "pop"};
+    std::size_t work = 1;
+    if (!of_one.contains(call.name)) {
+        for (const Item& item : call.arguments) work += work_of(item);
+        if (out) work += work_of(*out);
+    }
+    spend(work, frame);
     if (out) return *out;
     return operators_.call(call, frame.place, gradients_);
 }
@@ -489,6 +514,8 @@ Item Interpreter::as_number(const Item& value, const std::string& type, Frame& f
             fail_at(frame.place, "the model takes a number out of a tensor, which is not known when compiling",
                     known_help);
         number = known->at(0);
+        if (whole && known->floating() && !(std::abs(number) < 0x1p63))
+            fail_at(frame.place, fmt::format("{} as a whole number", number), known_help);
         integer = known->floating() ? static_cast<std::int64_t>(number) : known->i[0];
     } else if (value.kind == Item::Kind::number) {
         if (!(std::abs(number) < 0x1p63) && whole)

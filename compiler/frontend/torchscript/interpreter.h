@@ -84,13 +84,14 @@ class Interpreter {
     Item make_object(const std::string& type, OperatorCall given, Frame& frame);
     OperatorCall arguments_of(const Expr& call, Frame& frame, std::size_t from = 1);
     Item operator_call(OperatorCall call, Frame& frame);
+    void spend(std::size_t work, const Frame& frame);
     Item as_number(const Item& value, const std::string& type, Frame& frame);
 
     Library& library_;
     Operators& operators_;
     bool gradients_ = true;
     std::size_t depth_ = 0;
-    std::uint64_t steps_ = 0;
+    std::uint64_t steps_ = 0, work_ = 0;
 };
 
 // What torch computes without tensors: of numbers, texts, lists. nullopt where it is an operator on tensors. Throws

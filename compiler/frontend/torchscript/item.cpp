@@ -4,6 +4,25 @@
 #include <algorithm>
 
 namespace thunderc::torchscript {
+namespace {
+
+// A list goes with those within it, however deep they are: one after the other, and not each within the one before.
+void let_go(std::vector<Item>* list) {
+    std::vector<std::shared_ptr<std::vector<Item>>> waiting;
+    const auto take = [&](std::vector<Item>& from) {
+        for (Item& item : from)
+            if (item.items != nullptr) waiting.push_back(std::move(item.items));
+    };
+    take(*list);
+    delete list;
+    while (!waiting.empty()) {
+        const std::shared_ptr<std::vector<Item>> one = std::move(waiting.back());
+        waiting.pop_back();
+        if (one.use_count() == 1) take(*one);
+    }
+}
+
+}  // namespace
 
 Item Item::of(std::int64_t v) {
     Item out;
@@ -42,7 +61,7 @@ Item Item::tensor(std::string name) {
 Item Item::sequence(Kind kind, std::vector<Item> items) {
     Item out;
     out.kind = kind;
-    out.items = std::make_shared<std::vector<Item>>(std::move(items));
+    out.items = {new std::vector<Item>(std::move(items)), let_go};
     return out;
 }
 

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/frontend/torchscript/library.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "compiler/support/error.h"
 
 namespace thunderc::torchscript {
 namespace {
+
+constexpr std::uint64_t largest_code = std::uint64_t{64} << 20U;  // bytes of a file
 
 void add_calls(const Expr& e, std::set<std::string>& out) {
     if (e.kind == Expr::Kind::call && e.items.front().kind == Expr::Kind::attribute &&
@@ -53,7 +59,11 @@ const FileCode* Library::file(const std::string& name) {
     const std::string path = file_of(name), entry = root_ + "code/" + path;
     const auto at = files_.find(path);
     if (at != files_.end()) return at->second.get();
-    if (archive_.find(entry) == nullptr) return nullptr;
+    const ZipArchive::Entry* found = archive_.find(entry);
+    if (found == nullptr) return nullptr;
+    if (found->size > largest_code)
+        fail(fmt::format("the code {} of {} is larger than any model's", entry, archive_.path().string()),
+             "save the model again with torch.jit.save");
     auto parsed = std::make_unique<const FileCode>(parse_code(path, archive_.text(entry)));
     return files_.emplace(path, std::move(parsed)).first->second.get();
 }

@@ -158,6 +158,8 @@ class ModuleReader {
             case Expr::Kind::text: return Item::of_text(e.text);
             case Expr::Kind::unary: {
                 const Item of = e.items.empty() ? Item{} : literal(e.items.front());
+                const bool least = of.kind == Item::Kind::integer && of.integer == INT64_MIN;  // its sign was read
+                if (least) return of;
                 return of.kind == Item::Kind::integer ? Item::of(-of.integer) : Item::of(-of.number);
             }
             case Expr::Kind::list:

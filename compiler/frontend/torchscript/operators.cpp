@@ -186,6 +186,12 @@ std::optional<ScalarType> scalar_type_of(std::int64_t number) {
     return at == numbered_types.end() ? std::nullopt : std::optional(at->type);
 }
 
+std::int64_t number_of(ScalarType type) {
+    const auto at = std::find_if(numbered_types.begin(), numbered_types.end(),
+                                 [&](const NumberedType& t) { return t.type == type; });
+    return at == numbered_types.end() ? -1 : at->number;
+}
+
 std::int64_t number_of(DType dtype) {
     return dtype == DType::boolean ? 11 : dtype == DType::i64 ? 4 : dtype == DType::i32 ? 3 : 6;
 }

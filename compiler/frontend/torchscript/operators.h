@@ -28,6 +28,7 @@ std::optional<MatchedCall> matched(const OperatorCall& call, const Conversions& 
 
 // PyTorch's numbers of types, as code has them ("dtype=6"), are other ones than torch.export's.
 std::optional<aten::ScalarType> scalar_type_of(std::int64_t number);
+std::int64_t number_of(aten::ScalarType type);
 std::int64_t number_of(DType dtype);
 
 }  // namespace thunderc::torchscript

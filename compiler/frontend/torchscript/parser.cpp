@@ -449,7 +449,9 @@ class Parser {
                 const auto [end, error] =
                     std::from_chars(token.text.data(), token.text.data() + token.text.size(), out.integer);
                 // The least number of 64 bits is written as a sign and one that is too large by one.
-                if (error == std::errc::result_out_of_range) out.integer = std::numeric_limits<std::int64_t>::max();
+                if (error == std::errc::result_out_of_range && token.text != "9223372036854775808")
+                    wrong(fmt::format("{} has more than 64 bits", token.text.substr(0, 40)));
+                if (error == std::errc::result_out_of_range) out.integer = std::numeric_limits<std::int64_t>::min();
                 ++at_;
                 return out;
             }
@@ -457,7 +459,8 @@ class Parser {
                 Expr out = of(Expr::Kind::number);
                 const char* begin = token.text.data();
                 const auto [end, error] = std::from_chars(begin, begin + token.text.size(), out.number);
-                if (end != begin + token.text.size()) wrong(fmt::format("{} is no number", token.text));
+                if (end != begin + token.text.size() || error != std::errc())
+                    wrong(fmt::format("{} is no number", token.text.substr(0, 40)));
                 ++at_;
                 return out;
             }

@@ -20,7 +20,10 @@ namespace {
 using aten::ScalarType;
 
 constexpr std::size_t most_dimensions = 64;     // of a tensor, as torch has it
-constexpr std::size_t most_values = 1U << 23U;  // above what any model has: some twenty for each tensor
+constexpr std::size_t most_values = 1U << 21U;  // above what any model has: some twenty for each tensor
+constexpr std::uint64_t largest_pickle = std::uint64_t{64} << 20U;
+constexpr std::size_t most_marks = 10000;   // lists and tuples within one another
+constexpr std::size_t longest_name = 4096;  // of classes, attributes and keys
 
 struct StorageType {
     std::string_view name;
@@ -73,6 +76,7 @@ class PickleMachine {
         : archive_(archive), entry_(std::move(entry)), storages_(std::move(storages)) {
         const ZipArchive::Entry* found = archive.find(entry_);
         if (found == nullptr) damaged("it is not there");
+        if (found->size > largest_pickle) damaged("it is larger than any model's");
         bytes_ = archive.text(entry_);
     }
 
@@ -133,7 +137,14 @@ class PickleMachine {
         out_.values.emplace_back().kind = kind;
         return static_cast<Pickled::Index>(out_.values.size() - 1);
     }
-    void push(Pickled::Index value) { stack_.push_back(value); }
+    void push(Pickled::Index value) {
+        if (stack_.size() >= most_values) damaged("it has more values than any model");
+        stack_.push_back(value);
+    }
+    void push_mark() {
+        if (marks_.size() >= most_marks) damaged("lists stand within one another without an end");
+        marks_.push_back(stack_.size());
+    }
     Pickled::Index pop() {
         if (stack_.size() <= floor()) damaged("its stack is empty");
         const Pickled::Index out = stack_.back();
@@ -185,6 +196,7 @@ class PickleMachine {
     }
     void push_global(const std::string& module, const std::string& name) {
         const std::string full = module + "." + name;
+        if (full.size() > longest_name) damaged("a class has a longer name than any model's");
         if (!is_known(full))
             fail(fmt::format("the pickle {} of {} names {}, which is no part of a model's data", entry_,
                              archive_.path().string(), full),
@@ -201,6 +213,8 @@ class PickleMachine {
     void set_items(const std::vector<Pickled::Index>& items) {
         if (items.size() % 2 != 0) damaged("a dictionary has a key without a value");
         std::vector<Pickled::Index>& to = of_kind(top(), Pickled::Kind::dictionary, "dictionary").items;
+        for (std::size_t k = 0; k < items.size(); k += 2)
+            if (out_.values[items[k]].text.size() > longest_name) damaged("a key is longer than any model's");
         to.insert(to.end(), items.begin(), items.end());
     }
 
@@ -209,7 +223,7 @@ class PickleMachine {
             case 0x80:
                 if (little_endian(1) > 5) damaged("it is of a later protocol");
                 return;
-            case '(': return marks_.push_back(stack_.size());
+            case '(': return push_mark();
             case ')': return push_sequence(Pickled::Kind::tuple, {});
             case ']': return push_sequence(Pickled::Kind::list, {});
             case '}': return push_sequence(Pickled::Kind::dictionary, {});
@@ -279,6 +293,7 @@ class PickleMachine {
         const std::string key = of_kind(parts[2], Pickled::Kind::text, "key of a storage").text;
         const std::int64_t count = of_kind(parts[4], Pickled::Kind::integer, "size of a storage").integer;
         const std::optional<ScalarType> type = storage_type(type_name);
+        if (key.size() > longest_name) damaged("a key is longer than any model's");
         if (what != "storage" || !type) damaged(fmt::format("{} is no storage", type_name));
         aten::StoredTensor out{key, storages_ + key, *type, {count}, {1}, 0};
         const Pickled::Index made = make(Pickled::Kind::storage);
