@@ -25,8 +25,8 @@ void print_warnings(const std::vector<PassRun>& runs) {
     for (const PassRun& run : runs)
         for (const Note& note : run.report.notes)
             if (note.kind == Note::Kind::warning)
-                fmt::print(stderr, "warning: {}{}{}{}{}\n", note.what, note.where.empty() ? "" : ", ", note.where,
-                           note.text.empty() ? "" : ": ", note.text);
+                fmt::print(stderr, "warning: {}{}{}{}{}\n", note.what, note.where.empty() ? "" : ", ",
+                           printed(note.where), note.text.empty() ? "" : ": ", printed(note.text));
 }
 
 // All of them where `last` is "", none where it is "import".

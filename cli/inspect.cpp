@@ -78,8 +78,8 @@ int inspect(ModelOptions o) {
                                            note.kind == Note::Kind::declined  ? "not "
                                            : note.kind == Note::Kind::warning ? "warning: "
                                                                               : "",
-                                           note.what, note.where.empty() ? "" : " in ", note.where,
-                                           note.text.empty() ? "" : ": ", note.text);
+                                           note.what, note.where.empty() ? "" : " in ", printed(note.where),
+                                           note.text.empty() ? "" : ": ", printed(note.text));
             if (line != last) {
                 say();
                 last = std::move(line);

@@ -99,6 +99,36 @@ TEST(Pt2, TiedAndFrozenParametersAreAsTheModelHasThem) {
                                         "net.4.weight", "net.4.bias"}));
 }
 
+// One name of a parameter is frozen, or a buffer's: the other one trains it, and it has no gradient through this one.
+TEST(Pt2, AParameterIsTrainedByTheNamesThatAre) {
+    const auto check = [](const std::string& what, const std::function<void(nlohmann::json&)>& change) {
+        const TemporaryFile file("names.pt2");
+        write_changed(file.path(), "llama2_tied/ep.logits.pt2", change);
+        const Module module = import_model(file.path(), {});
+        verify(module);
+        EXPECT_TRUE(parameters(module).front().starts_with("model.embed_tokens.weight")) << what;
+        EXPECT_FALSE(parameters(module).front().ends_with("frozen")) << what;
+        const std::vector<ArgInfo>& all = module.main().argument_info;
+        const auto first = std::find_if(all.begin(), all.end(),
+                                        [](const ArgInfo& info) { return info.kind == ArgInfo::Kind::parameter; });
+        const Value weight = module.main().arguments[static_cast<std::size_t>(first - all.begin())];
+        const auto stopped = [&](const Op& op) { return op.name == "stop_gradient" && op.operands.front() == weight; };
+        EXPECT_EQ(std::count_if(module.main().ops.begin(), module.main().ops.end(), stopped), 1) << what;
+    };
+    for (const std::string name : {"p_model_model_embed_tokens_weight", "p_model_lm_head_weight"})
+        check(name, [&](nlohmann::json& program) {
+            program["graph_module"]["graph"]["tensor_values"][name]["requires_grad"] = false;
+        });
+    check("a buffer", [](nlohmann::json& program) {
+        for (auto& spec : program["graph_module"]["signature"]["input_specs"])
+            if (spec.contains("parameter") && spec["parameter"]["parameter_name"] == "model.lm_head.weight")
+                spec = {{"buffer",
+                         {{"arg", spec["parameter"]["arg"]},
+                          {"buffer_name", "model.lm_head.weight"},
+                          {"persistent", true}}}};
+    });
+}
+
 // By the keys of dictionaries and the fields of classes; in a tuple, as the program calls them.
 TEST(Pt2, OutputsAreCalledAsForwardReturnsThem) {
     const auto names_for = [](const std::string& spec) {

@@ -84,6 +84,15 @@ TEST(TorchScriptErrors, WhatNoProgramDoes) {
               "  node: __torch__.py:9\n"
               "help: write it with operators that are, or export the model with torch.export.save or "
               "torch.onnx.export\n");
+    EXPECT_EQ(error_of_lines("    y = torch.fork(x)\n    return x\n"),
+              "error: torch.jit.fork and torch.jit.wait are not supported\n"
+              "  node: __torch__.py:9\n"
+              "help: call the function itself\n");
+    std::string letters;  // of two bytes each: none is cut in two
+    for (int k = 0; k < 3000; ++k) letters += "\u00e4";
+    const std::string said = error_of_lines("    ops.prim.RaiseException(\"" + letters + "\")\n    return x\n");
+    EXPECT_LT(said.size(), 1000U);
+    EXPECT_NE(said.find("\u00e4\u2026\n  node"), std::string::npos) << said;
     EXPECT_EQ(error_of_lines("    return torch.add(x)\n"),
               "error: no form of add takes what it is given: a tensor\n"
               "  node: __torch__.py:9\n"

@@ -151,12 +151,20 @@ void Importer::find_statistics(const Graph& graph) {
     }
 }
 
-// Parameters, buffers and constants, by the signature. Two names of one tensor are one parameter.
+// Parameters, buffers and constants, by the signature. Two names of one tensor are one parameter, which is trained
+// where one of its names is; by the others it is read as it is at each step, and has no gradient through them.
 void Importer::import_tensors() {
     std::map<std::string, std::size_t> first;  // argument of main, by where the tensor lies
     std::map<std::string, std::vector<std::string>> names;
     for (const auto& [name, payload] : program_->payloads)
         if (payload.meta && !payload.pickled) names[weights_.place(name)].push_back(name);
+    const auto requires_grad = [&](const InputSpec& spec) {
+        const TensorMeta* of = spec.kind == InputSpec::Kind::parameter ? meta(spec.name) : nullptr;
+        return spec.kind == InputSpec::Kind::parameter && (of == nullptr || of->requires_grad);
+    };
+    std::set<std::string> trainable;  // places
+    for (const InputSpec& spec : program_->inputs)
+        if (requires_grad(spec)) trainable.insert(weights_.place(spec.target));
     Function& main = module_.main();
     for (const InputSpec& spec : program_->inputs) {
         const bool parameter = spec.kind == InputSpec::Kind::parameter;
@@ -175,14 +183,26 @@ void Importer::import_tensors() {
             continue;
         }
         const std::string place = weights_.place(spec.target);
-        if (parameter && !place.empty()) {
+        const bool moves_with_another = !place.empty() && trainable.contains(place) && !requires_grad(spec);
+        const auto bound = [&](Value v) {
+            aten::Binding same = aten::Binding::of(moves_with_another ? builder_.op("stop_gradient", {v}) : v);
+            (parameter ? same.parameter : same.buffer) = spec.target;
+            bind(spec.name, std::move(same));
+        };
+        if (!place.empty() && (parameter || moves_with_another)) {
             if (const auto at = first.find(place); at != first.end()) {
-                aten::Binding same = aten::Binding::of(main.arguments[at->second]);
-                same.parameter = spec.target;
-                bind(spec.name, std::move(same));
+                bound(main.arguments[at->second]);
                 continue;
             }
         }
+        if (!parameter && !weights_.shares_storage(spec.target).empty())
+            for (const InputSpec& other : program_->inputs)
+                if (requires_grad(other) && weights_.overlap(spec.target, other.target))
+                    fail(fmt::format("{} has numbers in common with the parameter {}, and is another tensor: it would "
+                                     "change as that is trained, which a program does not do",
+                                     what, other.target),
+                         "make it of the parameter in forward(), or give it numbers of its own: clone() it in "
+                         "__init__");
         const Payload& payload = program_->payloads.at(spec.target);
         const ScalarType part = aten::part_of_complex(payload.meta->type);
         const bool pairs = part != ScalarType::unknown && !parameter;
@@ -202,8 +222,7 @@ void Importer::import_tensors() {
                  "constants are compiled into the program: export the model with them; those of parameters may be "
                  "absent");
         if (parameter) {
-            const TensorMeta* of = meta(spec.name);
-            info.trainable = of == nullptr || of->requires_grad;
+            info.trainable = requires_grad(spec) || moves_with_another;
             std::vector<std::string> others;
             if (!place.empty())
                 for (const std::string& name : names[place])
@@ -219,6 +238,10 @@ void Importer::import_tensors() {
             first.emplace(place, main.arguments.size());
         }
         const Value v = main.add_argument(type, value_name(spec.target), std::move(info));
+        if (moves_with_another) {
+            bound(v);
+            continue;
+        }
         aten::Binding binding = pairs ? aten::complex_of_pairs(builder_, v) : aten::Binding::of(v);
         (parameter ? binding.parameter : binding.buffer) = spec.target;
         bind(spec.name, std::move(binding));

@@ -67,6 +67,12 @@ std::string Weights::shares_storage(const std::string& name) const {
     return "";
 }
 
+bool Weights::overlap(const std::string& a, const std::string& b) const {
+    const auto there = program_->payloads.find(b);
+    if (there == program_->payloads.end() || there->second.pickled || !there->second.meta) return false;
+    return place(a) != place(b) && aten::overlap(stored(a, payload(a)), stored(b, there->second));
+}
+
 std::string Weights::place(const std::string& name) const {
     return aten::place_of(*archive_, stored(name, payload(name)));
 }

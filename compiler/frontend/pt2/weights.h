@@ -30,6 +30,7 @@ class Weights {
     // Another parameter that has some of the same elements, in other places or of another shape; "" where there is
     // none.
     std::string shares_storage(const std::string& name) const;
+    bool overlap(const std::string& a, const std::string& b) const;  // of two of these some numbers are the same
 
   private:
     const Payload& payload(const std::string& name) const;

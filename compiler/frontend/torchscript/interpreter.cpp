@@ -49,6 +49,15 @@ std::size_t work_of(const Item& item) {
 
 }  // namespace
 
+// What a model says itself may be longer than anyone reads. The cut is between letters of UTF-8.
+std::string shortened(std::string text) {
+    constexpr std::size_t most = 800;
+    if (text.size() <= most) return text;
+    std::size_t end = most;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
+    return text.substr(0, end) + "…";
+}
+
 class Interpreter::Deeper {
   public:
     Deeper(Interpreter& of, const Place& place) : of_(of) {
@@ -67,7 +76,7 @@ class Interpreter::Deeper {
 
 void fail_at(const Place& place, std::string message, std::string help) {
     Diagnostic d;
-    d.message = std::move(message);
+    d.message = shortened(std::move(message));
     if (!place.file.empty()) d.node = fmt::format("{}:{}", place.file, place.line);
     d.module = place.module == nullptr ? "" : place.module->path;
     d.help = std::move(help);
@@ -361,8 +370,6 @@ Item Interpreter::call(const Expr& expr, Frame& frame) {
         }
         if (full == "getattr" && expr.items.size() == 3)
             return attribute_of(evaluate(expr.items[1], frame), expr.items[2].text, frame);
-        if (full == "fork" || full == "wait")
-            fail_at(frame.place, "torch.jit.fork and torch.jit.wait are not supported", "call the function itself");
         if (full == "str" || full == "print" || full == "range" || full == "isinstance" || full == "hasattr")
             fail_at(frame.place, fmt::format("{} is not supported", full), "leave it out of the model");
         fail_at(frame.place, fmt::format("there is no function {}", full), "save the model again");
@@ -481,6 +488,8 @@ Item Interpreter::operator_call(OperatorCall call, Frame& frame) {
                 "give inputs of other shapes, or change what the model asserts");
     };
     if (call.name == "prim.RaiseException") raises();
+    if (call.name == "fork" || call.name == "wait")
+        fail_at(frame.place, "torch.jit.fork and torch.jit.wait are not supported", "call the function itself");
     if (call.name == "is_grad_enabled") return Item::of(gradients_);
     if (call.name == "prim.requires_grad" && call.arguments.size() == 1)
         return Item::of(gradients_ && operators_.requires_gradient(call.arguments[0]));

@@ -102,6 +102,7 @@ bool is_plain_function(const std::string& name);  // one of these, of whatever i
 Tensor tensor_of_numbers(const Item& value);
 bool equal(const Item& a, const Item& b);
 
+std::string shortened(std::string text);  // for messages
 // UserError at a place of the code.
 [[noreturn]] void fail_at(const Place& place, std::string message, std::string help);
 
