@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "cli/command.h"
+#include "compiler/support/error.h"
 
 namespace thunderc {
 namespace {

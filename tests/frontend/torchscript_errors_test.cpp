@@ -93,6 +93,11 @@ TEST(TorchScriptErrors, WhatNoProgramDoes) {
     const std::string said = error_of_lines("    ops.prim.RaiseException(\"" + letters + "\")\n    return x\n");
     EXPECT_LT(said.size(), 1000U);
     EXPECT_NE(said.find("\u00e4\u2026\n  node"), std::string::npos) << said;
+    const std::string up = "    return torch.upsample_nearest2d(torch.view(x, [1, 1, 2, 2]), ";
+    EXPECT_EQ(error_of_lines(up + "[4611686018427387904, 8])\n").substr(0, 54),
+              "error: upsampling to 4611686018427387904 elements\n  no");
+    EXPECT_EQ(error_of_lines(up + "None, [1e300, 2.])\n").substr(0, 51),
+              "error: upsampling of a dimension without elements\n ");
     EXPECT_EQ(error_of_lines("    return torch.add(x)\n"),
               "error: no form of add takes what it is given: a tensor\n"
               "  node: __torch__.py:9\n"

@@ -60,6 +60,9 @@ TEST(TorchScriptNumbers, OfNarrowTypesWrapAroundAndBooleansAreOneOrZero) {
     EXPECT_EQ(items("torch.to(torch.to(torch.tensor([300.7, -1.5]), 4), 0)", 2), "(44, 255)");
     EXPECT_EQ(items("torch.as_tensor(torch.tensor([1.5, -1.5]), dtype=4)", 2), "(1, -1)");
     EXPECT_EQ(items("torch.type_as(torch.tensor([300]), torch.tensor([1], dtype=0))", 1), "(44)");
+    EXPECT_EQ(said_by("    t = torch.to(x, 0)\n    _0 = torch.copy_(t, x)\n", "1"),
+              "error: copy_ from other numbers to those of torch.uint8 is not supported");
+    EXPECT_EQ(said_by("    t = torch.to(x, 0)\n    _0 = torch.copy_(t, torch.gt(x, 0))\n", "1"), "1");
     EXPECT_EQ(said_by("    t = torch.tensor([300], dtype=0)\n", "1"), "error: 300 is no number of torch.uint8");
     EXPECT_EQ(said_by("    t = torch.full([2], -1, dtype=0)\n", "1"), "error: -1 is no number of torch.uint8");
     EXPECT_EQ(said_by("    t = torch.arange(300, dtype=0)\n", "1"), "error: 299 is no number of torch.uint8");

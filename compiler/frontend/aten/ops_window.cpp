@@ -354,6 +354,8 @@ void batch_norm_op(Node& n) {
 
 // ---- resizing -------------------------------------------------------------------------------------------------------
 
+constexpr std::int64_t largest_extent = std::int64_t{1} << 24U;  // of a resized dimension, each with its weights
+
 // By a factor that is given torch samples by that, else by the sizes.
 void upsampled(Node& n) {
     Builder& b = n.b();
@@ -378,8 +380,11 @@ void upsampled(Node& n) {
     const std::optional<std::vector<double>> factors = n.numbers("scale_factors");
     Dims size = n.integers("output_size").value_or(Dims{});
     if (size.empty() && factors && factors->size() == spatial)  // as torch rounds: down, of the product in double
-        for (std::size_t d = 0; d < spatial; ++d)
-            size.push_back(static_cast<std::int64_t>(static_cast<double>(type.dims[d + 2]) * (*factors)[d]));
+        for (std::size_t d = 0; d < spatial; ++d) {
+            const double extent = static_cast<double>(type.dims[d + 2]) * (*factors)[d];
+            const bool possible = extent >= 0 && extent < 0x1p40;
+            size.push_back(possible ? static_cast<std::int64_t>(extent) : 0);
+        }
     if (size.size() != spatial) n.fail(fmt::format("{} has no size of its result", op));
     const char* names[] = {"scales_d", "scales_h", "scales_w"};
     Value v = n.tensor(n.has("self") ? "self" : "input");
@@ -388,6 +393,7 @@ void upsampled(Node& n) {
         a.in = type.dims[d + 2];
         a.out = size[d];
         if (a.in < 1 || a.out < 1) n.fail("upsampling of a dimension without elements");
+        if (a.out > largest_extent) n.fail(fmt::format("upsampling to {} elements", a.out), "choose a smaller size");
         a.scale = static_cast<double>(a.out) / static_cast<double>(a.in);
         const char* name = names[3 - spatial + d];
         if (!aligned && n.has(name)) a.scale = n.number(name);

@@ -327,6 +327,13 @@ Item Importer::made_tensor(const OperatorCall& call, const Place& place, bool gr
 
 Item Importer::call(const OperatorCall& call, const Place& place, bool gradients) {
     if (std::optional<Item> known_property = property(call, place, gradients)) return *known_property;
+    if (call.name == "copy_" && call.arguments.size() >= 2 && call.arguments[0].kind == Item::Kind::tensor &&
+        call.arguments[1].kind == Item::Kind::tensor) {
+        const ScalarType to = own_type(call.arguments[0].text), from = own_type(call.arguments[1].text);
+        if (aten::is_widened(to) && to != from && from != ScalarType::boolean)
+            fail_at(place, fmt::format("copy_ from other numbers to those of {} is not supported", aten::name_of(to)),
+                    "compute with torch.int64 in the model");
+    }
     // To a type that is wider here: to that type, of which the operator knows the range.
     if (const bool as_other = call.name == "type_as" || call.name == "to";
         as_other && call.arguments.size() >= 2 && call.arguments[1].kind == Item::Kind::tensor) {
