@@ -59,7 +59,8 @@ void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, 
             bind(tensor.binding, std::move(out));
         };
         const auto bound_argument = [&](Value v) {
-            const bool kept = at != nullptr && at->trainable && !(parameter && tensor.requires_grad);
+            // An attribute that has a gradient is the parameter itself, as in the list of a GRU's weights.
+            const bool kept = at != nullptr && at->trainable && !tensor.requires_grad;
             bound(kept ? builder_.op("stop_gradient", {v}) : v);
         };
         if (at != nullptr && at->first) {
