@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of libraries of one's own (torch.library) in .pt2 files, which functions of the user's compute.
+// Custom operators in .pt2 files, which functions of the user's compute.
 #include <fstream>
 
 #include "cli/user_executor.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of operators that a function of the user's computes (--user-executor): of a library of one's own
-// (torch.library), or of ATen.
+// Calls of operators that a function of the user's computes (--user-executor): custom ones of PyTorch, or those of
+// ATen.
 #pragma once
 
 #include <string_view>
