@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "support/clock.h"
+#include "support/text.h"
 #include "train/schedule.h"
 
 namespace thunder {
@@ -53,6 +54,13 @@ std::int64_t last_step(const ProgramSpec& program, Options& options, const Batch
     options.steps = last;
     if (options.warmup < 0) options.warmup = usual_warmup(last);
     return last;
+}
+
+std::string nothing_left(const Options& options, std::int64_t done, std::int64_t last) {
+    const bool by_tokens = options.max_tokens > 0 && (last < options.steps || !options.steps_given);
+    return cat(done, " steps are done, ",
+               by_tokens ? cat("--max-tokens is ", options.max_tokens) : cat("--steps is ", options.steps),
+               ": nothing to train");
 }
 
 double seconds_of(std::string_view text) {

@@ -33,6 +33,9 @@ EndRequest end_request(const Options& options, double began);
 // --max-tokens is given and --steps is not, it is --steps as well, which the schedule follows.
 std::int64_t last_step(const ProgramSpec& program, Options& options, const BatchCut& cut, const Progress& progress);
 
+// What a run says that goes on where it would end: "8 steps are done, --steps is 8: nothing to train".
+std::string nothing_left(const Options& options, std::int64_t done, std::int64_t last);
+
 // "90s", "1.5h", "2d" or "90", in seconds; negative: it is no such text.
 double seconds_of(std::string_view text);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loss_scaler.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "optim/clipping.h"
@@ -21,6 +22,16 @@ std::string not_finite(double number) {
 }
 
 }  // namespace
+
+std::string help_of_no_number(std::span<const float> weights) {
+    const auto none = std::find(weights.begin(), weights.end(), 0.0F);
+    if (none == weights.end())
+        return "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
+    return cat("a term of the loss has no weight in this step, as where all its labels are ignored: ",
+               "arenas_.loss_weights[", none - weights.begin(),
+               "], which forward_backward in model.cpp divides it by, is 0; look at the inputs that loss_weight "
+               "there adds it up from");
+}
 
 std::string loss_scale_text(const Options& o) {
     switch (o.loss_scaling) {

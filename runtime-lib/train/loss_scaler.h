@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,10 @@ class LossScaler {
     std::int64_t skipped_in_a_row_ = 0;
     bool warned_ = false;
 };
+
+// What to do where a step's numbers are none. A term of the loss may have no weight, and the loss all the same be a
+// number: where it bounds its weight from below.
+std::string help_of_no_number(std::span<const float> weights);
 
 // As the command line has it: "off", "dynamic" or the number.
 std::string loss_scale_text(const Options& options);

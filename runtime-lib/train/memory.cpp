@@ -3,6 +3,11 @@
 
 #include <sys/resource.h>
 
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "support/file.h"
 #include "support/text.h"
 
 namespace thunder {
@@ -48,6 +53,18 @@ std::string memory_line(int rank, const MemoryUse& use) {
     }
     return line + cat(",\"arenas\":", sum, ",\"average\":", use.average, ",\"workspace\":", use.workspace,
                       ",\"staging\":", use.staging, ",\"process_peak\":", use.process_peak, "}");
+}
+
+void write_memory(const std::string& path, const MemoryUse& mine, Communicator& communicator) {
+    std::vector<MemoryUse> all(static_cast<std::size_t>(communicator.world()));
+    communicator.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                            "what ranks took of memory");
+    if (communicator.rank() != 0) return;
+    std::string lines;
+    for (std::size_t r = 0; r < all.size(); ++r) lines += memory_line(static_cast<int>(r), all[r]) + "\n";
+    AtomicFile file(path);
+    file.write(lines.data(), lines.size());
+    file.commit();
 }
 
 std::uint64_t process_peak() {

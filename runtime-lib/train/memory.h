@@ -11,6 +11,8 @@
 
 namespace thunder {
 
+class Communicator;
+
 // The planned arenas, and what this run keeps beside them: "memory 5.2 GB: parameters 0.4 GB, ...".
 std::string memory_text(const ArenaBytes& arenas, std::size_t average);
 
@@ -26,6 +28,9 @@ struct MemoryUse {
 // {"rank":0,"parameters":4096,...,"arenas":123456,"average":0,"workspace":0,"staging":8192,"process_peak":31457280};
 // arenas by the names that thunderc plan and the program's README.md give them, and their sum.
 std::string memory_line(int rank, const MemoryUse& use);
+
+// A line of each rank, in a file that the first one writes. On all ranks.
+void write_memory(const std::string& path, const MemoryUse& mine, Communicator& communicator);
 
 // The most memory that this process had resident.
 std::uint64_t process_peak();

@@ -20,6 +20,7 @@
 #include "support/json.h"
 #include "support/text.h"
 #include "train/buffers.h"
+#include "train/check_options.h"
 #include "train/ending.h"
 #include "train/evaluation.h"
 #include "train/groups.h"
@@ -403,111 +404,6 @@ void read_defaults(const std::string& path, const std::vector<Flag>& flags, Opti
     }
 }
 
-// Nothing is written over what is read, nor over something else that is written.
-void check_files(const Options& o) {
-    const std::pair<const char*, const std::string*> written[] = {
-        {"--log", &o.log},           {"--save", &o.save},
-        {"--save-ema", &o.save_ema}, {"--dump-gradients", &o.dump_gradients},
-        {"--timeline", &o.timeline}, {"--memory", &o.memory}};
-    const std::pair<const char*, const std::string*> read[] = {{"--data", &o.data},
-                                                               {"--feed", &o.feed},
-                                                               {"--init", &o.init},
-                                                               {"--eval-data", &o.eval_data},
-                                                               {"--eval-feed", &o.eval_feed}};
-    const auto differ = [](const auto& a, const auto& b) {
-        if (!a.second->empty() && !b.second->empty() && same_file(*a.second, *b.second))
-            fail_usage(cat(a.first, " and ", b.first, " are one file: ", *a.second), "name two files");
-    };
-    for (std::size_t i = 0; i < std::size(written); ++i) {
-        for (std::size_t j = 0; j < i; ++j) differ(written[j], written[i]);
-        for (const auto& other : read) {
-            if (*other.second != "random") differ(other, written[i]);
-        }
-    }
-}
-
-void check_evaluation(const Options& o, const ProgramSpec& program) {
-    if (!evaluates(o)) {
-        if (o.eval_only || o.eval_batches > 0 || o.eval_every > 0)
-            fail_usage(cat(o.eval_only          ? "--eval-only"
-                           : o.eval_batches > 0 ? "--eval-batches"
-                                                : "--eval-every",
-                           " has nothing to evaluate"),
-                       "add --eval-data PATH for packed tokens, or --eval-feed FILE for fixed batches");
-        return;
-    }
-    if (!o.eval_data.empty() && !o.eval_feed.empty())
-        fail_usage("--eval-data and --eval-feed exclude each other", "leave one of them away");
-    if (!program.not_evaluated.why.empty())
-        fail_usage(cat(program.name, " is not evaluated as it is: ", program.not_evaluated.why),
-                   std::string(program.not_evaluated.help));
-}
-
-// What does not fit together.
-void check(const Options& o, const ProgramSpec& program) {
-    const std::string help = "train --help says what there is";
-    check_evaluation(o, program);
-    if (o.data.empty() && o.feed.empty() && !o.eval_only)
-        fail_usage("nothing to train on", "--data PATH for packed tokens, or --feed FILE for fixed batches");
-    if (!o.data.empty() && !o.feed.empty())
-        fail_usage("--data and --feed exclude each other", "leave one of them away");
-    if (!o.map.empty() && o.data.empty() && o.eval_data.empty())
-        fail_usage("--map says how --data feeds the inputs, and there is no --data", help);
-    if (o.resume && o.checkpoint.empty())
-        fail_usage("--resume needs to know where the checkpoints are", "add --checkpoint DIR");
-    if (o.checkpoint_every > 0 && o.checkpoint.empty())
-        fail_usage("--checkpoint-every needs a place to write to", "add --checkpoint DIR");
-    if (o.keep > 0 && o.checkpoint.empty())
-        fail_usage("--keep is about checkpoints, and none are written", "add --checkpoint DIR");
-    if (o.keep_every > 0 && o.keep == 0)
-        fail_usage("--keep-every says which checkpoints stay beside the newest, and without --keep all stay",
-                   "add --keep K, or leave it away");
-    if (!o.save_ema.empty() && o.ema == 0)
-        fail_usage("--save-ema writes the average of the weights, and none is kept", "add --ema DECAY, such as 0.999");
-    if (o.ema > 0 && o.save_ema.empty() && o.checkpoint.empty())
-        fail_usage("--ema keeps an average of the weights that nothing writes",
-                   "add --save-ema FILE, or --checkpoint DIR");
-    if (!o.init_missing.empty() && initial_weights(o).empty())
-        fail_usage(o.init.empty() ? "--init-missing is about files, and this program has none of its own"
-                                  : "--init-missing is about files, and --init random reads none",
-                   "give --init FILE, or leave it away: all parameters begin as the model's layers do");
-    for (const MissingRule& rule : o.init_missing) {
-        if (rule.pattern.empty()) continue;
-        const std::regex expression(rule.pattern);
-        std::vector<std::string> names;
-        for (const ParameterSpec& parameter : program.parameters) names.emplace_back(parameter.name);
-        if (std::none_of(names.begin(), names.end(),
-                         [&](const std::string& name) { return std::regex_search(name, expression); }))
-            fail_usage(cat("--init-missing ", rule.pattern, " matches no parameter of ", program.name),
-                       cat("the parameters are ", list_text(names)));
-    }
-    check_groups(program, o);
-    if (o.loss_scaling != Options::LossScaling::dynamic && (o.loss_scale_start > 0 || o.loss_scale_interval > 0))
-        fail_usage(cat(o.loss_scale_start > 0 ? "--loss-scale-start" : "--loss-scale-interval",
-                       " is about a dynamic scale of the loss, and --loss-scale is ", loss_scale_text(o)),
-                   "add --loss-scale dynamic, or leave it away");
-    const auto trained = std::find_if(program.parameters.begin(), program.parameters.end(),
-                                      [](const ParameterSpec& p) { return p.trainable; });
-    const DType stepped = trained == program.parameters.end() ? DType::f32 : trained->dtype;
-    if (o.stochastic_rounding && stepped != DType::bf16)
-        fail_usage(cat("--stochastic-rounding is about parameters in bf16, and those that ", program.name,
-                       " trains are ", name_of(stepped)),
-                   "leave it away; thunderc train --dtype bf16 --master none makes a program with such parameters");
-    check_files(o);
-    for (const auto& [input, role] : o.map) {
-        std::vector<std::string> names;
-        for (const InputSpec& spec : program.inputs) names.emplace_back(spec.name);
-        if (std::find(names.begin(), names.end(), input) == names.end()) {
-            fail_usage(cat("--map names ", input, ", which is not an input of ", program.name),
-                       cat("the inputs are ", list_text(names)));
-        }
-    }
-}
-
-}  // namespace
-
-namespace {
-
 // What launchers of ranks tell each of them: Open MPI's, those of MPICH's family, srun, and the variables of PyTorch's.
 // Nothing where this process was started by itself.
 std::optional<int> launched_rank() {
@@ -559,7 +455,7 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
         const Flag& flag = *find_flag(flags, name);
         flag.set(options, value, {"--" + name, true, help_of(flag)});
     }
-    check(options, program);
+    check_options(options, program);
     if (options.min_lr < 0) options.min_lr = options.lr / 10;
     if (options.warmup < 0 && (options.steps_given || options.max_tokens == 0))
         options.warmup = usual_warmup(options.steps);

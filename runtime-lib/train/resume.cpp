@@ -3,12 +3,18 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <span>
 #include <utility>
 
+#include "comm/communicator.h"
 #include "data/fingerprint.h"
+#include "support/error.h"
 #include "support/text.h"
 #include "train/groups.h"
+#include "train/log.h"
 #include "train/loss_scaler.h"
+#include "train/world.h"
 
 namespace thunder {
 
@@ -127,6 +133,27 @@ std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& 
     note_loss_scale(before, options, notes);
     note_options(before, progress.made_by, options, notes);
     return notes;
+}
+
+void leave_out_damaged(std::vector<std::string>& checkpoints, const Options& options, Communicator& communicator,
+                       const World& world, Console& console) {
+    std::uint64_t left = checkpoints.size();
+    world.together([&] {
+        if (!options.resume || !world.is_first()) return;
+        std::optional<DamagedFile> first;
+        for (; left > 0; --left) {
+            const auto damage = damage_of(checkpoints[left - 1], [&] { communicator.note_progress(0); });
+            if (!damage) break;
+            if (!first) first = damage;
+        }
+        if (!first) return;
+        if (left == 0) throw DamagedFile(*first);
+        console.alarm(cat("warning: ", first->message(), ": the run goes on from ", checkpoints[left - 1]));
+        // Nobody takes them for the newest.
+        for (std::size_t k = left; !options.eval_only && k < checkpoints.size(); ++k) put_aside(checkpoints[k]);
+    });
+    communicator.broadcast(std::as_writable_bytes(std::span(&left, 1)), 0, "which checkpoint is whole");
+    checkpoints.resize(std::min<std::size_t>(left, checkpoints.size()));
 }
 
 }  // namespace thunder

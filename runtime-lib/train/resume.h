@@ -12,11 +12,21 @@
 
 namespace thunder {
 
+class Communicator;
+class Console;
+class World;
+
 // Of a run that begins. `rows`: of all ranks in a step.
 void begin_progress(Progress& progress, const ProgramSpec& program, const Options& options, std::int64_t rows);
 
 // Of a run that goes on from `progress`, as a checkpoint has it: lines that say in what it is not the run before.
 std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& program, const Options& options,
                                          std::int64_t rows);
+
+// A machine that went down, or a disk that loses bytes, may leave the newest checkpoints damaged: with --resume they
+// are left out of the list, and get another name, so that the run goes on from the one before. On all ranks, whatever
+// each was asked for; the first one reads them, for all.
+void leave_out_damaged(std::vector<std::string>& checkpoints, const Options& options, Communicator& communicator,
+                       const World& world, Console& console);
 
 }  // namespace thunder

@@ -6,14 +6,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -155,18 +152,6 @@ struct Trainer::State {
             "look at the labels of this step");
     }
 
-    // What to do where a step's numbers are none. A term of the loss may have no weight, and the loss all the same be a
-    // number: where it bounds its weight from below.
-    std::string help_of_no_number(std::span<const float> weights) const {
-        const auto none = std::find(weights.begin(), weights.end(), 0.0F);
-        if (none == weights.end())
-            return "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
-        return cat("a term of the loss has no weight in this step, as where all its labels are ignored: ",
-                   "arenas_.loss_weights[", none - weights.begin(),
-                   "], which forward_backward in model.cpp divides it by, is 0; look at the inputs that loss_weight "
-                   "there adds it up from");
-    }
-
     // Notes when steps end, which is not when they are logged: ranks log a step while the next one is done already.
     void note_ends() {
         for (std::int64_t step = reported; step < progress.step; ++step) {
@@ -283,31 +268,6 @@ struct Trainer::State {
         average.begin(arenas.parameters, stream);
     }
 
-    // A machine that went down, or a disk that loses bytes, may leave the newest damaged: the run goes on from the one
-    // before. The first rank reads them, for all; whatever a rank was asked for, it takes part.
-    void leave_out_damaged_checkpoints() {
-        std::uint64_t damaged = 0;  // of them, the newest
-        world.together([&] {
-            if (!options.resume || !world.is_first()) return;
-            std::optional<DamagedFile> first;
-            for (; damaged < checkpoints.size(); ++damaged) {
-                const auto damage = damage_of(checkpoints[checkpoints.size() - 1 - damaged],
-                                              [&] { communicator->note_progress(progress.step); });
-                if (!damage) break;
-                if (!first) first = damage;
-            }
-            if (!first) return;
-            if (damaged == checkpoints.size()) throw DamagedFile(*first);
-            const std::size_t left = checkpoints.size() - damaged;
-            console.alarm(cat("warning: ", first->message(), ": the run goes on from ", checkpoints[left - 1]));
-            // Nobody takes them for the newest.
-            for (std::size_t k = left; !options.eval_only && k < checkpoints.size(); ++k) put_aside(checkpoints[k]);
-        });
-        std::uint64_t left = checkpoints.size() - damaged;
-        communicator->broadcast(std::as_writable_bytes(std::span(&left, 1)), 0, "which checkpoint is whole");
-        checkpoints.resize(std::min<std::size_t>(left, checkpoints.size()));
-    }
-
     // Products read the parameters in a narrow type; from the first step on the optimizer writes these.
     void make_narrow_copies() {
         const std::size_t bytes = arena_bytes(program, Arena::narrow_copies);
@@ -366,15 +326,7 @@ struct Trainer::State {
         for (const Staged& batch : batches) mine.staging += batch.memory.bytes();
         for (const StepInFlight& in_flight : in_flights) mine.staging += in_flight.memory.bytes();
         mine.process_peak = process_peak();
-        std::vector<MemoryUse> all(static_cast<std::size_t>(communicator->world()));
-        communicator->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
-                                 "what ranks took of memory");
-        if (!world.is_first()) return;
-        std::string lines;
-        for (std::size_t r = 0; r < all.size(); ++r) lines += memory_line(static_cast<int>(r), all[r]) + "\n";
-        AtomicFile file(options.memory);
-        file.write(lines.data(), lines.size());
-        file.commit();
+        thunder::write_memory(options.memory, mine, *communicator);
     }
 
     // Why the run ends before its last step, as all ranks know it.
@@ -429,7 +381,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.world.check_mesh();
     s.world.together([&] { s.lock_checkpoints(); });
     if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);
-    s.leave_out_damaged_checkpoints();
+    leave_out_damaged(s.checkpoints, s.options, *s.communicator, s.world, s.console);
     s.communicator->check_config(program, s.options, s.checkpoints.empty() ? "" : s.checkpoints.back());
     s.open_streams();
     s.console.line(cat(program.name, ": ", parameter_text(program), ", ", s.device.describe(),
@@ -442,12 +394,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.first_step = s.reported = s.progress.step;
     if (s.world.is_first() && !s.options.log.empty())
         s.log.emplace(s.options.log, options.eval_only ? std::numeric_limits<std::int64_t>::max() : s.first_step);
-    if (s.first_step >= s.last && !options.eval_only)
-        s.console.line(cat(s.first_step, " steps are done, ",
-                           s.options.max_tokens > 0 && (s.last < s.options.steps || !s.options.steps_given)
-                               ? cat("--max-tokens is ", s.options.max_tokens)
-                               : cat("--steps is ", s.options.steps),
-                           ": nothing to train"));
+    if (s.first_step >= s.last && !options.eval_only) s.console.line(nothing_left(s.options, s.first_step, s.last));
     catch_signals();
 }
 
