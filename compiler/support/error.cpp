@@ -45,10 +45,12 @@ std::string Diagnostic::text() const {
     return out;
 }
 
-void fail(std::string message, std::string help) {
+void fail(std::string message, std::string help, std::string expected, std::string actual) {
     Diagnostic d;
     d.message = std::move(message);
     d.help = std::move(help);
+    d.expected = std::move(expected);
+    d.actual = std::move(actual);
     throw UserError(std::move(d));
 }
 

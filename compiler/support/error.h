@@ -51,8 +51,8 @@ class InternalError : public std::logic_error {
     using std::logic_error::logic_error;
 };
 
-// Throws UserError: what is wrong, and what to do.
-[[noreturn]] void fail(std::string message, std::string help);
+// Throws UserError: what is wrong, what to do, what was expected and found.
+[[noreturn]] void fail(std::string message, std::string help, std::string expected = {}, std::string actual = {});
 
 // Throws InternalError where an invariant does not hold.
 void check(bool condition, std::string_view what);

@@ -11,12 +11,7 @@
 namespace thunderc::aten {
 
 void Node::fail(std::string message, std::string help, std::string expected, std::string actual) const {
-    Diagnostic d;
-    d.message = std::move(message);
-    d.help = std::move(help);
-    d.expected = std::move(expected);
-    d.actual = std::move(actual);
-    throw UserError(std::move(d));
+    thunderc::fail(std::move(message), std::move(help), std::move(expected), std::move(actual));
 }
 
 std::string Node::op() const {

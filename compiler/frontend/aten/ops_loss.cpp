@@ -85,8 +85,7 @@ void cross_entropy_op(Node& n) {
         if (n.has("weight") || smoothing != 0)
             n.fail("a cross entropy of probabilities with class weights or label smoothing is not supported",
                    "compute -(labels * log_softmax(logits)).sum(-1).mean() in the model");
-        const Value product = b.mul(b.op("log_softmax", {x}, {{"axis", std::int64_t{1}}}), labels);
-        Value loss = b.neg(b.reduce_sum(product, {1}));
+        Value loss = cross_entropy_of_probabilities(b, x, labels, 0);
         const auto rows = static_cast<double>(b.type(loss).elements());
         Dims axes(static_cast<std::size_t>(b.type(loss).rank()));
         std::iota(axes.begin(), axes.end(), 0);

@@ -17,12 +17,7 @@
 namespace thunderc::onnx_frontend {
 
 void Node::fail(std::string message, std::string help, std::string expected, std::string actual) const {
-    Diagnostic d;
-    d.message = std::move(message);
-    d.help = std::move(help);
-    d.expected = std::move(expected);
-    d.actual = std::move(actual);
-    throw UserError(std::move(d));
+    thunderc::fail(std::move(message), std::move(help), std::move(expected), std::move(actual));
 }
 
 Value Node::input(std::size_t i) {

@@ -136,12 +136,11 @@ class LossAdder {
             if (main_.argument_info[k].kind != ArgInfo::Kind::input) continue;
             at = k + 1;
             if (main_.argument_info[k].names.front() == info.names.front())
-                refuse_result(
-                    fmt::format(
-                        "the model has an input {} and ends in {} all the same; the loss would need one of that name",
-                        info.names.front(), chooser_.outputs()),
-                    chooser_.offer_scalars("; if not, ") +
-                        "export the model without that input, or with its own loss as its first result");
+                fail(fmt::format(
+                         "the model has an input {} and ends in {} all the same; the loss would need one of that name",
+                         info.names.front(), chooser_.outputs()),
+                     chooser_.offer_scalars("; if not, ") +
+                         "export the model without that input, or with its own loss as its first result");
         }
         const Value v = main_.add_value(std::move(type), info.names.front());
         main_.arguments.insert(main_.arguments.begin() + static_cast<std::ptrdiff_t>(at), v);
@@ -167,14 +166,13 @@ class LossAdder {
             !known ? "a dimension 0 that is not the batch's"
                    : fmt::format("the batch in dimension {}{}", share.axis,
                                  share.outer > 1 ? fmt::format(", behind {} others", share.outer) : "");
-        refuse_result(
-            fmt::format("the {} of {} would not have the batch's rows in their first dimension", name,
-                        chooser_.result_name(result)),
-            "let the model return [batch, …], as y.transpose(0, 1) does of [positions, batch, …]; or export it with "
-            "its loss",
-            fmt::format("a result with the {} row{} of the batch in dimension 0", rows, rows == 1 ? "" : "s"),
-            fmt::format("{} {}, with {}", chooser_.result_name(result), to_string(main_.type(main_.results[result])),
-                        where));
+        fail(fmt::format("the {} of {} would not have the batch's rows in their first dimension", name,
+                         chooser_.result_name(result)),
+             "let the model return [batch, …], as y.transpose(0, 1) does of [positions, batch, …]; or export it with "
+             "its loss",
+             fmt::format("a result with the {} row{} of the batch in dimension 0", rows, rows == 1 ? "" : "s"),
+             fmt::format("{} {}, with {}", chooser_.result_name(result), to_string(main_.type(main_.results[result])),
+                         where));
     }
 
     // Who takes a result for scores of the next token takes what they are scores of for tokens, whatever it is called.
@@ -209,13 +207,12 @@ class LossAdder {
     void require_width(std::size_t result, const AddedLoss& added) const {
         const Type& type = main_.type(main_.results[result]);
         if (type.dims.back() >= added.least_width) return;
-        refuse_result(
-            fmt::format("--loss {} does not change with {}, whose last dimension is {}", added.name,
-                        chooser_.result_name(result), type.dims.back()),
-            "say with another --loss what it is: bce-with-logits for the score of one class, mse and the like for "
-            "numbers",
-            fmt::format("a last dimension of {} or more", added.least_width),
-            fmt::format("{} {}", chooser_.result_name(result), to_string(type)));
+        fail(fmt::format("--loss {} does not change with {}, whose last dimension is {}", added.name,
+                         chooser_.result_name(result), type.dims.back()),
+             "say with another --loss what it is: bce-with-logits for the score of one class, mse and the like for "
+             "numbers",
+             fmt::format("a last dimension of {} or more", added.least_width),
+             fmt::format("{} {}", chooser_.result_name(result), to_string(type)));
     }
 
     // Lists with a number for each class have as many as there are.
@@ -226,12 +223,11 @@ class LossAdder {
             const std::size_t given = added.numbers.numbers(option.name).size();
             const auto classes = static_cast<std::size_t>(type.dims.back());
             if (given == 0 || given == classes) continue;
-            refuse_result(
-                fmt::format("{} of --loss {} has {} number{}, and {} has {} classes", option.name, added.loss->name,
-                            given, given == 1 ? "" : "s", chooser_.result_name(result), classes),
-                "give one for each class, in their order, and 1 for those that count as they are",
-                fmt::format("{} numbers", classes),
-                fmt::format("{} {}", chooser_.result_name(result), to_string(type)));
+            fail(fmt::format("{} of --loss {} has {} number{}, and {} has {} classes", option.name, added.loss->name,
+                             given, given == 1 ? "" : "s", chooser_.result_name(result), classes),
+                 "give one for each class, in their order, and 1 for those that count as they are",
+                 fmt::format("{} numbers", classes),
+                 fmt::format("{} {}", chooser_.result_name(result), to_string(type)));
         }
     }
 

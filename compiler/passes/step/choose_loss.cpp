@@ -28,15 +28,6 @@ std::string free_name(const std::string& wanted, std::set<std::string>& taken) {
 
 }  // namespace
 
-void refuse_result(std::string message, std::string help, std::string expected, std::string actual) {
-    Diagnostic d;
-    d.message = std::move(message);
-    d.help = std::move(help);
-    d.expected = std::move(expected);
-    d.actual = std::move(actual);
-    throw UserError(std::move(d));
-}
-
 LossChooser::LossChooser(const Function& main, const std::string& loss)
     : main_(main), loss_(loss), shares_(batch_shares(main)) {
     if (loss_ != "auto" && loss_ != "none") given_ = parse_losses(loss_);
@@ -70,11 +61,11 @@ ChosenTerm LossChooser::choose_unnamed() const {
         out.result = *own;
     } else {
         if (loss_ == "none")
-            refuse_result("training needs a loss, and the model ends in none",
-                          fmt::format("{}use --loss {}, or export a model that ends in its loss",
-                                      offer_scalars("; if not, "), loss_names()),
-                          scalars().empty() ? "a scalar result" : "a scalar result that is the first or is called loss",
-                          outputs());
+            fail("training needs a loss, and the model ends in none",
+                 fmt::format("{}use --loss {}, or export a model that ends in its loss", offer_scalars("; if not, "),
+                             loss_names()),
+                 scalars().empty() ? "a scalar result" : "a scalar result that is the first or is called loss",
+                 outputs());
         out.result = logits(nullptr);
         out.added = guess(out.result);
     }
@@ -93,19 +84,19 @@ ChosenTerm LossChooser::choose_term(const LossTerm& term) const {
         out.result = named_result(term);
     } else if (added == nullptr) {
         if (!own)
-            refuse_result("--loss own is given, and the model ends in no loss of its own",
-                          scalars().empty() ? "leave it out, or export a model that ends in its loss"
-                                            : "say which result it is, as in own@" + scalars().front(),
-                          "a scalar result that is the first or is called loss", outputs());
+            fail("--loss own is given, and the model ends in no loss of its own",
+                 scalars().empty() ? "leave it out, or export a model that ends in its loss"
+                                   : "say which result it is, as in own@" + scalars().front(),
+                 "a scalar result that is the first or is called loss", outputs());
         out.result = *own;
     } else {
         const bool asked = std::any_of(given_.begin(), given_.end(), [](const LossTerm& other) {
             return other.loss.loss == nullptr || !other.result.empty();
         });
         if (own && !asked)
-            refuse_result(fmt::format("--loss {} is given, but the model ends in a loss of its own, {}", loss_,
-                                      result_name(*own)),
-                          "leave --loss out" + instead_of(*own, *added));
+            fail(fmt::format("--loss {} is given, but the model ends in a loss of its own, {}", loss_,
+                             result_name(*own)),
+                 "leave --loss out" + instead_of(*own, *added));
         out.result = logits(added);
     }
     out.name = result_name(out.result);
@@ -124,16 +115,15 @@ std::size_t LossChooser::named_result(const LossTerm& term) const {
         const bool fits = type.is_tensor() && is_float(type.dtype) &&
                           (term.loss.loss == nullptr ? is_scalar(k) : type.rank() >= term.loss.loss->least_rank);
         if (!fits)
-            refuse_result(fmt::format("--loss {}@{} can't be computed of that result", what, term.result),
-                          term.loss.loss == nullptr
-                              ? "own@ takes what is a loss itself; say which loss this result gets"
-                              : "take another result, or another loss",
-                          expected, fmt::format("{} {}", term.result, to_string(type)));
+            fail(fmt::format("--loss {}@{} can't be computed of that result", what, term.result),
+                 term.loss.loss == nullptr ? "own@ takes what is a loss itself; say which loss this result gets"
+                                           : "take another result, or another loss",
+                 expected, fmt::format("{} {}", term.result, to_string(type)));
         return k;
     }
-    refuse_result(fmt::format("--loss {}@{} is given, and the model has no result of that name", what, term.result),
-                  "take one of those that there are; where --output is given, only what it takes is there",
-                  fmt::format("a result called {}", term.result), outputs());
+    fail(fmt::format("--loss {}@{} is given, and the model has no result of that name", what, term.result),
+         "take one of those that there are; where --output is given, only what it takes is there",
+         fmt::format("a result called {}", term.result), outputs());
 }
 
 // Which result is the model's own loss: a scalar that is called so, or that is the first result.
@@ -190,14 +180,13 @@ std::size_t LossChooser::logits(const AddedLoss* added) const {
         candidates.push_back(k);
     }
     if (candidates.empty() && added != nullptr)
-        refuse_result(fmt::format("--loss {} needs a result of {} dimension{} or more, and the model has none", loss_,
-                                  rank, rank == 1 ? "" : "s"),
-                      "export a model that ends in one, or in its loss", added->what, outputs());
+        fail(fmt::format("--loss {} needs a result of {} dimension{} or more, and the model has none", loss_, rank,
+                         rank == 1 ? "" : "s"),
+             "export a model that ends in one, or in its loss", added->what, outputs());
     if (candidates.empty())
-        refuse_result(
-            "training needs a loss, and the model ends neither in logits nor in a scalar",
-            offer_scalars("; if not, ") + "export a model that ends in what a loss can be made of, or in its loss",
-            "logits or a scalar loss", outputs());
+        fail("training needs a loss, and the model ends neither in logits nor in a scalar",
+             offer_scalars("; if not, ") + "export a model that ends in what a loss can be made of, or in its loss",
+             "logits or a scalar loss", outputs());
     // A number for each row is what is trained on where there is nothing else.
     const auto wide = std::find_if(candidates.begin(), candidates.end(),
                                    [&](std::size_t k) { return main_.type(main_.results[k]).rank() > 1; });
@@ -302,10 +291,10 @@ GivenLoss LossChooser::guess(std::size_t result) const {
         help += fmt::format("--loss {} ({}), ", loss.name, inputs);
     }
     help += "as thunderc train --help describes them, or export the model with its loss";
-    refuse_result(fmt::format("the model ends in {}, which has no loss yet: it may be scores of classes, or numbers",
-                              result_name(result)),
-                  help, "token ids and scores [batch, positions, classes], where a cross entropy is added, or --loss",
-                  fmt::format("{} {}", result_name(result), to_string(type)));
+    fail(fmt::format("the model ends in {}, which has no loss yet: it may be scores of classes, or numbers",
+                     result_name(result)),
+         help, "token ids and scores [batch, positions, classes], where a cross entropy is added, or --loss",
+         fmt::format("{} {}", result_name(result), to_string(type)));
 }
 
 const BatchShare& LossChooser::share(std::size_t result) const {

@@ -39,9 +39,6 @@ struct ChosenLoss {
 // UserError where there is no loss to be had.
 ChosenLoss choose_loss(const Module& module, const std::string& loss);
 
-[[noreturn]] void refuse_result(std::string message, std::string help, std::string expected = {},
-                                std::string actual = {});
-
 // The same of the entry of a module, and what is said of its results.
 class LossChooser {
   public:
