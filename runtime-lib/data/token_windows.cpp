@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/batch_source.h"
+#include "data/corpus.h"
 #include "data/permutation.h"
 #include "data/token_file.h"
 #include "program/inputs.h"
@@ -169,17 +170,7 @@ class TokenWindows : public BatchSource {
     static std::string to_text(DType dtype) { return dtype == DType::boolean ? "boolean" : name_of(dtype); }
 
     void open_files() {
-        std::vector<std::string> paths{path_};
-        if (is_folder(path_)) {
-            paths.clear();
-            for (const std::string& name : names_in(path_)) {
-                if (name.ends_with(".bin")) paths.push_back(join_path(path_, name));
-            }
-            if (paths.empty())
-                fail(cat("the folder ", path_, " has no .bin file"),
-                     "thunderc data pack FILE... -o corpus.bin makes one");
-        }
-        for (const std::string& path : paths) {
+        for (const std::string& path : token_files_of(path_)) {
             files_.emplace_back(path);
             for (std::size_t i = 0; i < program_.inputs.size(); ++i) {
                 const InputSpec& input = program_.inputs[i];

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
 #include <set>
 
 #include "data/batch_source.h"
+#include "data/corpus.h"
 #include "data/permutation.h"
 #include "data/token_file.h"
 #include "helpers.h"
@@ -71,11 +73,11 @@ TEST_F(TokenFileTest, RefusesWhatIsCutOrChanged) {
               cat("error: ", name,
                   " is not a file of packed tokens\nhelp: thunderc data pack FILE... -o corpus.bin makes one"));
     std::string other = whole;
-    other[8] = 2;
+    other[8] = 3;
     write_file(name, other);
     EXPECT_EQ(error_of([&] { TokenFile file(name); }),
               cat("error: ", name,
-                  " has version 2 of the token format, and this program reads version 1\nhelp: pack it again"));
+                  " has version 3 of the token format, and this program reads versions 1 and 2\nhelp: pack it again"));
     other = whole;
     other[24] = 1;
     write_file(name, other);
@@ -86,6 +88,175 @@ TEST_F(TokenFileTest, RefusesWhatIsCutOrChanged) {
             pack(name, 5, {1, 2, 5});
         }),
         cat("error: ", name, ": token 2 is 5, and the vocabulary has 5\nhelp: name the tokenizer's whole vocabulary"));
+}
+
+// A file with documents and a mask, beside what they were written from.
+struct Kept {
+    std::vector<std::uint32_t> ids;
+    std::vector<std::uint8_t> trained;
+    std::vector<std::uint64_t> ends;
+};
+
+Kept pack_documents(const std::string& path, std::size_t count, std::uint32_t vocabulary, bool masked) {
+    Kept kept;
+    kept.ids = numbers(count, vocabulary);
+    TokenFileWriter writer(path, vocabulary);
+    for (std::size_t begin = 0, n = 1; begin < count; begin += n, n = (n * 5 + 3) % 97) {
+        const std::size_t size = std::min(n, count - begin);
+        // Documents without a mask stand before those with one, as where chats follow text.
+        std::vector<std::uint8_t> trained(size, 1);
+        if (masked && begin > count / 3)
+            for (std::size_t i = 0; i < size; ++i) trained[i] = (begin + i) % 3 == 0;
+        const std::span<const std::uint32_t> ids = std::span(kept.ids).subspan(begin, size);
+        if (masked && begin % 2 == 0) {
+            writer.append(ids, trained);
+        } else {
+            trained.assign(size, 1);
+            writer.append(ids);
+        }
+        writer.end_document();
+        writer.end_document();  // there is nothing in this one
+        kept.trained.insert(kept.trained.end(), trained.begin(), trained.end());
+        if (size > 0) kept.ends.push_back(begin + size);
+    }
+    writer.commit();
+    return kept;
+}
+
+TEST_F(TokenFileTest, KeepsDocumentsAndWhatIsTrainedOn) {
+    for (const std::uint32_t vocabulary : {256U, 300U, 70000U})
+        for (const bool masked : {false, true})
+            for (const std::size_t count : {1U, 63U, 64U, 65U, 1000U}) {
+                const Kept kept = pack_documents(path("x.bin"), count, vocabulary, masked);
+                const TokenFile file(path("x.bin"));
+                file.verify();
+                ASSERT_EQ(file.count(), count);
+                ASSERT_EQ(file.documents(), kept.ends.size());
+                const bool any_left_out = std::count(kept.trained.begin(), kept.trained.end(), 0) > 0;
+                EXPECT_EQ(file.has_mask(), any_left_out);
+                for (std::size_t d = 0; d < kept.ends.size(); ++d) EXPECT_EQ(file.document_end(d), kept.ends[d]);
+                for (std::size_t i = 0, d = 0; i < count; ++i) {
+                    d += i == kept.ends[d] ? 1 : 0;
+                    EXPECT_EQ(file[i], kept.ids[i]);
+                    EXPECT_EQ(file.document_of(i), d) << i;
+                    EXPECT_EQ(file.trained(i), kept.trained[i] != 0) << i;
+                }
+            }
+}
+
+TEST_F(TokenFileTest, RefusesWhatIsCutOrChangedBehindTheTokens) {
+    pack_documents(path("x.bin"), 200, 300, true);
+    const std::string whole = read_file(path("x.bin"));
+    for (std::size_t length = 0; length < whole.size(); ++length) {
+        write_file(path("y.bin"), whole.substr(0, length));
+        EXPECT_NE(error_of([&] { TokenFile(path("y.bin")); }), "") << length;
+    }
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+        std::string changed = whole;
+        changed[at] = static_cast<char>(changed[at] ^ 0x10);
+        write_file(path("y.bin"), changed);
+        EXPECT_NE(error_of([&] { TokenFile(path("y.bin")).verify(); }), "") << at;
+        if (at >= 64 + 400) {
+            EXPECT_NE(error_of([&] { TokenFile(path("y.bin")).verify_sections(); }), "") << at;
+        }
+    }
+    const std::string name = path("y.bin");
+    write_file(name, whole.substr(0, whole.size() - 8));
+    EXPECT_EQ(error_of([&] { TokenFile file(name); }),
+              cat("error: ", name, " is cut short or damaged: the ends of ", TokenFile(path("x.bin")).documents(),
+                  " documents and a mask should be behind its tokens\nhelp: copy it again, or pack it again"));
+}
+
+TEST_F(TokenFileTest, HasAFingerprintOfAllThatItHolds) {
+    std::set<std::uint64_t> seen;
+    const auto add = [&](const std::function<void(TokenFileWriter&)>& fill) {
+        TokenFileWriter writer(path("x.bin"), 300);
+        fill(writer);
+        writer.commit();
+        seen.insert(TokenFile(path("x.bin")).fingerprint());
+    };
+    const std::vector<std::uint32_t> ids = {1, 2, 3, 4}, others = {1, 2, 3, 5};
+    const std::vector<std::uint8_t> some = {0, 1, 0, 1}, more = {0, 1, 1, 1};
+    add([&](TokenFileWriter& w) { w.append(ids); });
+    add([&](TokenFileWriter& w) { w.append(others); });
+    add([&](TokenFileWriter& w) { w.append(ids, some); });
+    add([&](TokenFileWriter& w) { w.append(ids, more); });
+    add([&](TokenFileWriter& w) { w.append(ids), w.end_document(); });
+    add([&](TokenFileWriter& w) {
+        w.append(std::span(ids).first(2)), w.end_document(), w.append(std::span(ids).last(2));
+    });
+    add([&](TokenFileWriter& w) {
+        w.append(std::span(ids).first(1)), w.end_document(), w.append(std::span(ids).last(3));
+    });
+    EXPECT_EQ(seen.size(), 7U);
+    add([&](TokenFileWriter& w) { w.append(ids); });
+    EXPECT_EQ(seen.size(), 7U);
+}
+
+using CorpusTest = InFolder;
+
+TEST_F(CorpusTest, ListsItsFiles) {
+    Corpus corpus;
+    corpus.vocabulary = 300;
+    corpus.tokenizer = "a \"tokenizer\".json 00ff";
+    corpus.made_by = "thunderc data pack";
+    corpus.shards = {{"shard-00000.bin", 10, 2, 9, "0a"}, {"shard-00001.bin", 5, 1, 5, "0b"}};
+    std::filesystem::create_directory(path("c"));
+    write_file(path("c/corpus.json"), corpus_text(corpus));
+    const Corpus read = read_corpus(path("c/corpus.json"));
+    EXPECT_EQ(corpus_text(read), corpus_text(corpus));
+    EXPECT_EQ(read.tokens(), 15U);
+    EXPECT_EQ(read.documents(), 3U);
+    EXPECT_EQ(read.shards[0].trained, 9U);
+
+    const std::string folder = path("c");
+    pack(path("c/shard-00000.bin"), 300, numbers(10, 300));
+    pack(path("c/other.bin"), 300, numbers(10, 300));
+    EXPECT_EQ(error_of([&] { token_files_of(folder); }),
+              cat("error: ", folder,
+                  "/corpus.json lists shard-00001.bin, and there is no such file\n"
+                  "help: copy or pack it again"));
+    pack(path("c/shard-00001.bin"), 300, numbers(5, 300));
+    EXPECT_EQ(token_files_of(folder),
+              (std::vector<std::string>{cat(folder, "/shard-00000.bin"), cat(folder, "/shard-00001.bin")}));
+
+    std::filesystem::rename(path("c/corpus.json"), path("c/packing.json"));
+    EXPECT_EQ(error_of([&] { token_files_of(folder); }),
+              cat("error: the folder ", folder,
+                  " is not packed to its end\n"
+                  "help: the command that packs it, given once more, goes on where it was"));
+    std::filesystem::remove(path("c/packing.json"));
+    EXPECT_EQ(token_files_of(folder).size(), 3U);
+    EXPECT_EQ(token_files_of(path("c/other.bin")), std::vector<std::string>{path("c/other.bin")});
+}
+
+TEST_F(CorpusTest, RefusesListsThatAreNone) {
+    const std::string list = path("corpus.json");
+    const auto error = [&](const std::string& text) {
+        write_file(list, text);
+        return error_of([&] { read_corpus(list); });
+    };
+    const std::string begin = R"({"format": "thunderc corpus", "version": 1, "vocabulary": 3, "tokenizer": "bytes", )"
+                              R"("made_by": "", "shards": [)";
+    const std::string shard = R"({"file": "a.bin", "tokens": 1, "documents": 0, "trained": 1, "fingerprint": ""})";
+    EXPECT_EQ(error(begin + shard + "]}"), "");
+    EXPECT_NE(error(begin + shard), "");
+    EXPECT_NE(error("{}"), "");
+    EXPECT_NE(error("[]"), "");
+    const auto changed = [&](const std::string& from, const std::string& to) {
+        std::string text = begin + shard + "]}";
+        return error(text.replace(text.find(from), from.size(), to));
+    };
+    EXPECT_EQ(changed("\"version\": 1", "\"version\": 2"),
+              cat("error: ", list,
+                  " has version 2 of the list of packed files, and this program reads version 1\n"
+                  "help: pack it again"));
+    EXPECT_EQ(changed("a.bin", "../a.bin"),
+              cat("error: ", list, " names the file \"../a.bin\", which is not beside it\nhelp: pack it again"));
+    EXPECT_EQ(changed("\"tokens\": 1", "\"tokens\": -1"),
+              cat("error: ", list,
+                  " is no list of packed files: \"tokens\" is absent or no such value\n"
+                  "help: pack it again"));
 }
 
 TEST(ChecksumTest, DoesNotDependOnPortions) {
