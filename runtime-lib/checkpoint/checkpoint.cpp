@@ -127,6 +127,20 @@ std::string entry(const SafetensorsFile& file, const std::string& key) {
     return at == file.metadata().end() ? "" : at->second;
 }
 
+bool is_of(const SafetensorsFile& file, const ProgramSpec& program) {
+    std::uint64_t identity = 0;
+    const std::string text = entry(file, "identity");
+    std::from_chars(text.data(), text.data() + text.size(), identity, 16);
+    return identity == program_identity(program);
+}
+
+std::map<std::string, std::string> made_by_in(const SafetensorsFile& file) {
+    std::map<std::string, std::string> all;
+    for (const auto& [name, value] : file.metadata())
+        if (name.starts_with(made_by_prefix)) all[name.substr(made_by_prefix.size())] = value;
+    return all;
+}
+
 // Says in what the checkpoint's program differs, as far as its tensors tell.
 std::string difference(const SafetensorsFile& file, const ProgramSpec& program) {
     const auto mine = [](const ParameterSpec& parameter) {
@@ -221,6 +235,11 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
     return paths;
 }
 
+std::map<std::string, std::string> made_by_of(const std::string& path, const ProgramSpec& program) {
+    const SafetensorsFile file(path);
+    return is_of(file, program) ? made_by_in(file) : std::map<std::string, std::string>{};
+}
+
 std::optional<DamagedFile> damage_of(const std::string& path, const std::function<void()>& on_progress) {
     try {
         SafetensorsFile(path).verify(on_progress);
@@ -291,10 +310,7 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
                  checkpoint_version),
              "go on with the program that wrote it, or start from its parameters with --init");
     }
-    std::uint64_t identity = 0;
-    const std::string text = entry(file, "identity");
-    std::from_chars(text.data(), text.data() + text.size(), identity, 16);
-    if (identity != program_identity(program)) {
+    if (!is_of(file, program)) {
         fail(cat(path, " is a checkpoint of another program (", entry(file, "program"),
                  "): ", difference(file, program)),
              "go on with the program that wrote it, or start from its parameters with --init");
@@ -306,8 +322,7 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
                       .batches = entry(file, "batches")};
     if (!entry(file, "steps").empty()) progress.steps = number<std::int64_t>(file, "steps");
     if (!entry(file, "warmup").empty()) progress.warmup = number<std::int64_t>(file, "warmup");
-    for (const auto& [name, value] : file.metadata())
-        if (name.starts_with(made_by_prefix)) progress.made_by[name.substr(made_by_prefix.size())] = value;
+    progress.made_by = made_by_in(file);
     if (!entry(file, std::string(average_state)).empty())
         progress.ema = number<double>(file, std::string(average_state));
     if (!entry(file, "skipped").empty()) progress.skipped = number<std::int64_t>(file, "skipped");

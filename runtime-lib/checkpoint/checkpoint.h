@@ -50,6 +50,11 @@ struct Progress {
     std::string_view rounded_to{};
 };
 
+// In Progress::made_by, the rows that all ranks took in a step.
+inline constexpr const char* rows_a_step = "rows a step";
+// Progress::made_by of a checkpoint, of which nothing else is read; empty where it is another program's.
+std::map<std::string, std::string> made_by_of(const std::string& path, const ProgramSpec& program);
+
 // A hash of what a checkpoint's tensors mean: the names, types and shapes of the parameters, which of them are trained,
 // and the optimizer. In which order they are listed and where in memory they lie, the batch, the number of ranks, the
 // type of products and that in which frozen parameters are held are no part of it.

@@ -2,11 +2,8 @@
 #include "train/options.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <limits>
 #include <regex>
 #include <span>
@@ -23,6 +20,7 @@
 #include "train/check_options.h"
 #include "train/ending.h"
 #include "train/evaluation.h"
+#include "train/flags.h"
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/loss_scaler.h"
@@ -32,50 +30,6 @@
 namespace thunder {
 
 namespace {
-
-// Where a value was written, for messages: "--lr", or "train.json: lr".
-struct Place {
-    std::string name;
-    bool command_line;
-    std::string help;  // what the option is
-
-    [[noreturn]] void reject(const std::string& value, const std::string& expected) const {
-        const std::string message = cat(name, " takes ", expected, ", not ", json_quote(value));
-        command_line ? fail_usage(message, help) : fail(message, help);
-    }
-};
-
-struct Flag {
-    FlagText text;
-    std::function<void(Options&, const std::string&, const Place&)> set;
-};
-
-double real(const std::string& value, const Place& place, double least, const std::string& expected,
-            bool open = false) {
-    double number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    const bool whole = error == std::errc() && end == value.data() + value.size();
-    if (!whole || !std::isfinite(number) || number < least || (open && number == least)) place.reject(value, expected);
-    return number;
-}
-
-std::int64_t integer(const std::string& value, const Place& place, std::int64_t least, const std::string& expected) {
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || number < least) place.reject(value, expected);
-    return number;
-}
-
-template <typename T>
-T choice(const std::string& value, const Place& place, std::span<const std::pair<std::string, T>> choices) {
-    std::vector<std::string> names;
-    for (const auto& [name, meaning] : choices) {
-        if (name == value) return meaning;
-        names.push_back(name);
-    }
-    std::string expected = "one of " + list_text(names, names.size());
-    place.reject(value, expected);
-}
 
 constexpr std::string_view not_negative = "a number of 0 or more";
 
@@ -130,29 +84,7 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
         return [field](Options& o, const std::string&, const Place&) { o.*field = true; };
     };
 
-    group = "Batches (one of --data and --feed)";
-    add("data", "PATH", "train on packed token files (thunderc data pack): one, or a folder of them",
-        text(&Options::data));
-    add("map", "INPUT=ROLE",
-        "how windows of tokens feed an input: tokens, next_tokens, ones or positions; several are given by commas or "
-        "by several --map",
-        [](Options& o, const std::string& value, const Place& place) {
-            for (std::size_t begin = 0; begin <= value.size();) {
-                const std::size_t end = std::min(value.find(',', begin), value.size());
-                const std::string entry = value.substr(begin, end - begin);
-                const std::size_t equals = entry.find('=');
-                if (equals == std::string::npos || equals == 0) place.reject(value, "INPUT=ROLE");
-                const std::string role = entry.substr(equals + 1);
-                const std::string roles[] = {"tokens", "next_tokens", "ones", "positions"};
-                if (std::find(std::begin(roles), std::end(roles), role) == std::end(roles)) {
-                    place.reject(role, "one of tokens, next_tokens, ones, positions as a role");
-                }
-                o.map.emplace_back(entry.substr(0, equals), role);
-                begin = end + 1;
-            }
-        });
-    add("feed", "FILE", "train on fixed batches: for step s and input X the tensor X_s of a safetensors file",
-        text(&Options::feed));
+    add_data_flags(flags);
 
     group = "Parameters";
     add("init", "WHERE",
@@ -259,8 +191,11 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     add("grad-accum", "N", "micro-steps of one step", [](Options& o, const std::string& value, const Place& place) {
         const std::string expected = "a whole number from 1 to 1000000";
         o.grad_accum = integer(value, place, 1, expected);
+        o.grad_accum_given = true;
         if (o.grad_accum > 1'000'000) place.reject(value, expected);
     });
+    add("change-batch", "", "with --resume: steps may take another number of rows than those before",
+        flag(&Options::change_batch));
 
     add("ema", "DECAY",
         "keep an exponential moving average of the weights beside them, in f32: after the first step they themselves, "
@@ -430,7 +365,7 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
             std::fputs(help_text(program, options).c_str(), stdout);
         return std::nullopt;
     }
-    options.steps_given = false;  // which the command line alone says
+    options.steps_given = options.grad_accum_given = false;  // which the command line alone says
     bool mapped = false, fed = false, evaluated = false, grouped = false;
     for (const auto& [name, value] : read_command_line(argc, argv, texts_of(flags), "train")) {
         // The command line replaces what train.json says about the same thing.

@@ -70,6 +70,8 @@ struct Options {
     std::int64_t loss_scale_interval = 0;  // 0: 2000
     double ema = 0;                        // decay of the average of weights; 0: there is none
     std::int64_t grad_accum = 1;
+    bool grad_accum_given = false;
+    bool change_batch = false;  // a run that goes on may take other numbers of rows
 
     // what is evaluated, and when
     std::string eval_data, eval_feed;  // one of the two, or neither

@@ -30,7 +30,7 @@ std::map<std::string, std::string> made_by(const ProgramSpec& program, const Opt
     std::map<std::string, std::string> all;
     for (const auto& [name, value] : step_options(program, options)) all.emplace(cat("--", name), value);
     all.emplace("--min-lr", options.min_lr == options.lr / 10 ? "a tenth of --lr" : cat(options.min_lr));
-    all.emplace("rows a step", cat(rows));
+    all.emplace(rows_a_step, cat(rows));
     all.emplace(batches_from(options), sample_of_all(options.data.empty() ? options.feed : options.data));
     return all;
 }

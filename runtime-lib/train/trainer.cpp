@@ -34,6 +34,7 @@
 #include "train/device_options.h"
 #include "train/ending.h"
 #include "train/evaluation.h"
+#include "train/global_batch.h"
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/log.h"
@@ -382,6 +383,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.world.together([&] { s.lock_checkpoints(); });
     if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);
     leave_out_damaged(s.checkpoints, s.options, *s.communicator, s.world, s.console);
+    s.world.together([&] { keep_global_batch(s.options, s.cut, program, s.checkpoints, s.console); });
     s.communicator->check_config(program, s.options, s.checkpoints.empty() ? "" : s.checkpoints.back());
     s.open_streams();
     s.console.line(cat(program.name, ": ", parameter_text(program), ", ", s.device.describe(),

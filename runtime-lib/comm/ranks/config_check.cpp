@@ -117,6 +117,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
                                {"--loss-scale-start", cat(loss_scale_start(o))},
                                {"--warmup", cat(o.warmup)},
                                {"--grad-accum", cat(o.grad_accum)},
+                               {"--change-batch", yes(o.change_batch)},
                                {"--checkpoint", o.checkpoint},
                                {"--checkpoint-every", cat(o.checkpoint_every)},
                                {"--resume", yes(o.resume)},

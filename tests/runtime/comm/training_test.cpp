@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "data/token_file.h"
 #include "ranks_test.h"
 
 namespace thunder {
@@ -148,6 +149,27 @@ TEST_F(TrainingTest, ACheckpointOfOneWorldGoesOnAtAnother) {
     }
     expect_same_tensors("ranks.safetensors", "one.safetensors");
     expect_same_tensors("average.safetensors", "one_average.safetensors");
+}
+
+// Within an epoch and into the next one, with eight rows a step on any world: nobody says how many micro-steps that is.
+TEST_F(TrainingTest, TheOrderOfTheDataGoesOnAtAnotherWorld) {
+    TokenFileWriter writer(path("corpus.bin"), V);
+    for (std::uint32_t i = 0; i < 300; ++i) writer.append(std::vector<std::uint32_t>{i * i * i % 11});
+    writer.commit();  // 49 windows: six steps of eight, and one left
+    const std::string whole =
+        "--data corpus.bin --lr 0.05 --seed 3 --init-std 0.5 --quiet --schedule constant --warmup 0 --log run.jsonl ";
+    expect_success(run("words_train", whole + "--grad-accum 2 --steps 8"));
+    std::filesystem::rename(path("run.jsonl"), path("one.run.jsonl"));
+    const Sharding one{"words_train", 1, 1};
+    const Sharding order[] = {one, shardings[0], shardings[2], one};
+    int steps = 0;
+    for (const Sharding& now : order) {
+        const std::string arguments =
+            cat(whole, "--steps ", steps + 2, " --checkpoint kept ", steps > 0 ? "--resume" : "--grad-accum 2");
+        expect_success(now.ranks == 1 ? run(now.program, arguments) : run_ranks(now.ranks, now.program, arguments));
+        steps += 2;
+    }
+    expect_same_log("run.jsonl", "one.run.jsonl");
 }
 
 TEST_F(TrainingTest, TheSameRunGivesTheSameBits) {
