@@ -120,6 +120,7 @@ int run(int argc, char** argv, CommandLine& command) {
     add_verify(app, action);
     add_run(app, action);
     add_data(app, action);
+    add_report(app, action);
     add_check(app, action);
     add_completion(app, action);
     try {

@@ -197,6 +197,18 @@ std::string mode_json(const std::vector<RankEstimate>& estimates, const Machine&
         best == nullptr ? "null" : fmt::format("\"{}\"", best->mode), modes);
 }
 
+namespace {
+
+// The action that this one waited for and that took time; events of streams between the two take none.
+std::size_t waited_for(const Simulation& step, std::size_t action) {
+    std::size_t cause = step.actions[action].cause;
+    while (cause != SimulatedAction::none && step.actions[cause].work == SimulatedAction::none)
+        cause = step.actions[cause].cause;
+    return cause;
+}
+
+}  // namespace
+
 // Names are words of the compiler's and names of modules and functions: nothing in them needs an escape.
 std::string timeline(const Simulation& step) {
     std::string out = "{\"traceEvents\": [\n";
@@ -205,11 +217,14 @@ std::string timeline(const Simulation& step) {
             "{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 0, \"tid\": {}, \"args\": {{\"name\": \"{}\"}}}},\n",
             s, step.streams[s]);
     out += "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"name\": \"one rank\"}}";
-    for (const SimulatedAction& a : step.actions) {
+    for (std::size_t k = 0; k < step.actions.size(); ++k) {
+        const SimulatedAction& a = step.actions[k];
         if (a.work == SimulatedAction::none) continue;
         const Work& work = step.works[a.work];
         std::string name = is_kernel_call(*a.op) ? called_kernel(*a.op) : a.op->name;
-        std::string details = fmt::format("\"function\": \"{}\"", a.function->name);
+        std::string details = fmt::format("\"id\": {}, \"function\": \"{}\"", k, a.function->name);
+        if (const std::size_t cause = waited_for(step, k); cause != SimulatedAction::none)
+            details += fmt::format(", \"after\": {}", cause);
         if (work.collective) {
             name += " " + a.op->attributes.string("name", "");
             details += fmt::format(", \"bytes\": {:.0f}, \"sent_bytes\": {:.0f}", work.bytes, work.sent_bytes);

@@ -38,7 +38,8 @@ std::string mode_table(const std::vector<RankEstimate>& estimates, const Machine
 std::string mode_json(const std::vector<RankEstimate>& estimates, const Machine& machine);  // the same as an object
 const RankEstimate* recommended(const std::vector<RankEstimate>& estimates, const Machine& machine);  // null: none fits
 
-// What happens when, in Chrome's trace format: a row for each stream.
+// What happens when, in Chrome's trace format: a row for each stream. `after` of a span is the `id` of the one that it
+// waited for.
 std::string timeline(const Simulation& step);
 
 }  // namespace thunderc

@@ -12,6 +12,7 @@
 #include "cli/tensor_file.h"
 #include "codegen/program/safetensors.h"
 #include "compiler/interpreter/evaluate.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/passes/recognise/bound_indices.h"
 #include "compiler/plan_interpreter/run_ranks.h"
 #include "compiler/support/error.h"

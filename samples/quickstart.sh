@@ -29,8 +29,13 @@ texts=(README.md docs/*.md)
 build/thunderc data pack "${texts[@]}" -o "$out/corpus.bin"
 "$out/llama/build/train" --data "$out/corpus.bin" --steps "$steps" --lr 2e-3 --seed 1 --log "$out/run.jsonl" --save "$out/weights.safetensors"
 
+echo "== a page about it"
+build/thunderc plan samples/llama_small/model.onnx --batch 8 --seq 128 --machine h100 --timeline "$out/step.json" >/dev/null
+build/thunderc report "$out/run.jsonl" --program "$out/llama" --timeline "$out/step.json" -o "$out/report.html"
+
 echo "== the loss"
 awk -F'[:,]' '{ if (NR == 1 || NR % (int('"$steps"' / 10)) == 0) { n = int($4 * 8); printf "step %4d  loss %6.3f  ", $2, $4; for (i = 0; i < n; ++i) printf "#"; print "" } }' "$out/run.jsonl"
 echo
 echo "the program: $out/llama (begin with model.cpp and blocks.cpp)"
 echo "the weights: $out/weights.safetensors"
+echo "the page: $out/report.html (open it in a browser; the step in time is that of an H100)"
