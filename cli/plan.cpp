@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/command.h"
+#include "cli/goodput.h"
 #include "cli/rank_tables.h"
 #include "cli/step_table.h"
 #include "codegen/program/readme.h"
@@ -26,6 +27,11 @@ struct PlanOptions {
     std::string machine, link;
     std::int64_t ranks = 0, micro_steps = 1;
     std::filesystem::path timeline;
+    // of a long job: hours and seconds; 0: not given
+    double mtbf = 0, checkpoint = 0, restart = 0;
+    std::int64_t gpus = 0;
+
+    bool of_failures() const { return mtbf > 0; }
 };
 
 std::vector<std::string> machine_names() {
@@ -34,13 +40,34 @@ std::vector<std::string> machine_names() {
     return names;
 }
 
+[[noreturn]] void refuse_plan(const std::string& message, const std::string& help) {
+    Diagnostic d;
+    d.message = message;
+    d.help = help;
+    throw UsageError(std::move(d));
+}
+
+// Of a job, whatever it trains.
+int plan_failures(const PlanOptions& o) {
+    if (!o.model.model.empty())
+        refuse_plan("--mtbf is about a job, whatever it trains, and a model is given",
+                    "leave the model away, or --mtbf");
+    if (o.checkpoint == 0 || o.restart == 0)
+        refuse_plan(fmt::format("--mtbf needs {}", o.checkpoint == 0 ? "--checkpoint-seconds" : "--restart-seconds"),
+                    "the stall of one checkpoint, and the time from a failure until the job trains again");
+    const double gpus = o.gpus > 0 ? static_cast<double>(o.gpus) : 1;
+    const FailingJob job{3600 * o.mtbf / gpus, o.checkpoint, o.restart};
+    fmt::print("{}", o.json ? goodput_json(job, o.gpus) : goodput_table(job, o.gpus));
+    return 0;
+}
+
 void check_options(const PlanOptions& o) {
-    const auto fail = [](const std::string& message, const std::string& help) {
-        Diagnostic d;
-        d.message = message;
-        d.help = help;
-        throw UsageError(std::move(d));
-    };
+    const auto fail = [](const std::string& message, const std::string& help) { refuse_plan(message, help); };
+    if (o.checkpoint > 0 || o.restart > 0 || o.gpus > 0)
+        fail(fmt::format("{} is about a job that fails now and then", o.checkpoint > 0 ? "--checkpoint-seconds"
+                                                                      : o.restart > 0  ? "--restart-seconds"
+                                                                                       : "--gpus"),
+             "add --mtbf HOURS, and leave the model away");
     const char* add_machine = "add --machine h100";
     if (o.json && o.machine.empty())
         fail("--json prints the estimate of a step, which --machine asks for", add_machine);
@@ -158,6 +185,8 @@ int compare_modes(const PlanOptions& o, const Machine& machine) {
 }
 
 int plan_command(PlanOptions o) {
+    if (o.of_failures()) return plan_failures(o);
+    if (o.model.model.empty()) refuse_plan("model is required", "thunderc plan --help shows what it takes");
     o.model.any_ranks = o.ranks > 0;
     o.model.finish();
     check_options(o);
@@ -229,6 +258,22 @@ void add_plan(CLI::App& app, Action& action) {
         ->check(not_empty())
         ->type_name("FILE");
     sub->add_flag("--json", o->json, "that estimate alone, or with --ranks the comparison, as JSON");
+    // A job that fails is planned without its model.
+    sub->get_option("model")->required(false);
+    sub->add_option("--mtbf", o->mtbf,
+                    "without a model: of a long job whose machines fail that often on average, how often a checkpoint "
+                    "is best written, and which part of its time it trains")
+        ->check(positive_number())
+        ->type_name("HOURS");
+    sub->add_option("--checkpoint-seconds", o->checkpoint, "for how long one of its checkpoints stops training")
+        ->check(positive_number())
+        ->type_name("S");
+    sub->add_option("--restart-seconds", o->restart, "from a failure until it trains again")
+        ->check(positive_number())
+        ->type_name("S");
+    sub->add_option("--gpus", o->gpus, "--mtbf is that of one GPU with its part of a host, and the job has so many")
+        ->check(at_least_one())
+        ->type_name("N");
     sub->callback([o, &action] { action = [o] { return plan_command(*o); }; });
 }
 

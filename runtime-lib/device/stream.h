@@ -87,6 +87,8 @@ class Device {
     std::string describe_products_of(DType narrow) const;
     // Whose attention; "" where the device has one alone, or the program came without it.
     std::string describe_attention() const;
+    // FLOP/s of matrix products that read this type, at most; 0: not known.
+    double peak_flops(DType products) const;
     // With --profile: what times calls, else null; and the table of what it found, else "".
     Profiler* profiler() const { return profiler_; }
     std::string profile_report() const;

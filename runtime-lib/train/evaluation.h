@@ -24,6 +24,8 @@ class Evaluation {
 
     // Of this rank, in all batches.
     std::int64_t micro_batches() const { return batches_ * cut_.micro_steps; }
+    // How often one of them is loaded: twice where their weights are added up first.
+    std::int64_t loads() const { return micro_batches() * (program_.loss == Loss::average ? 1 : 2); }
     void load(std::int64_t micro_batch, std::span<std::byte> batch);
 
     // What the scalars on the device are before it.

@@ -47,5 +47,7 @@ T choice(const std::string& value, const Place& place, std::span<const std::pair
 
 // Those that say where batches come from, and what they are.
 void add_data_flags(std::vector<Flag>& flags);
+// Those of what a run shows beside its log.
+void add_watch_flags(std::vector<Flag>& flags);
 
 }  // namespace thunder

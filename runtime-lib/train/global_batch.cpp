@@ -6,7 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "support/error.h"
 #include "support/text.h"
-#include "train/log.h"
+#include "watch/console.h"
 
 namespace thunder {
 

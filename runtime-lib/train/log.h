@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training run tells: a live line, and one line of JSON a step.
+// What a training run tells of a step, and the log: a line of JSON for each.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,11 @@ struct StepReport {
     double loss_scale = 0;
     bool was_skipped = false;
     std::int64_t skipped = 0;
+    double mfu = 0;            // the part that products take of what the device can do at most; 0: not known
+    std::uint64_t memory = 0;  // bytes that this process takes: of a GPU, or else of the host; 0: not known
 };
+
+double tokens_per_second(const StepReport& report);
 
 struct EvaluationReport {
     std::int64_t step = 0;  // how many were trained before it
@@ -49,28 +53,6 @@ class JsonLog {
     std::string path_;
     std::optional<std::size_t> bytes_;  // of whole lines, where it is a file
     std::FILE* file_ = nullptr;
-};
-
-// Standard error: a line that is written over on a terminal; elsewhere a line for the first step, the last one, each
-// whose number `every` divides, and each that was skipped.
-class Console {
-  public:
-    Console(bool quiet, std::int64_t every);
-    ~Console();
-    Console(const Console&) = delete;
-    Console& operator=(const Console&) = delete;
-
-    void line(const std::string& text);
-    void alarm(const std::string& text);  // with --quiet as well
-    void step(const StepReport& report, std::int64_t steps);
-    void evaluation(const EvaluationReport& report);
-
-  private:
-    bool quiet_, terminal_, live_ = false;
-    std::int64_t every_;
-    double seconds_ = 0;  // of all steps so far but the first, for the time that is left
-    std::int64_t steps_ = -1;
-    double shown_ = 0;  // when a line was last written, in milliseconds
 };
 
 }  // namespace thunder

@@ -220,6 +220,7 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
 
     group = "Output";
     add("log", "FILE", "one line of JSON for each step and each evaluation", text(&Options::log));
+    add_watch_flags(flags);
     add("checkpoint", "DIR", "write checkpoints there: at the end, when interrupted, and as --checkpoint-every says",
         text(&Options::checkpoint));
     add("checkpoint-every", "N", "steps between checkpoints", count(&Options::checkpoint_every, 1));

@@ -90,6 +90,8 @@ struct Options {
     std::string dump_gradients;
     std::string save, save_ema;
     std::string memory;
+    std::string tensorboard;  // a folder
+    double peak_tflops = 0;   // of one rank's device; 0: what is known of it
 
     int threads = 0;  // 0: the cores of this host, over the ranks on it
     bool quiet = false;

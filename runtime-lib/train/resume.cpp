@@ -12,9 +12,9 @@
 #include "support/error.h"
 #include "support/text.h"
 #include "train/groups.h"
-#include "train/log.h"
 #include "train/loss_scaler.h"
 #include "train/world.h"
+#include "watch/console.h"
 
 namespace thunder {
 

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
-#include <omp.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -36,14 +32,16 @@
 #include "train/evaluation.h"
 #include "train/global_batch.h"
 #include "train/groups.h"
+#include "train/in_flight.h"
 #include "train/init.h"
-#include "train/log.h"
 #include "train/loss_scaler.h"
 #include "train/memory.h"
 #include "train/resume.h"
+#include "train/save.h"
 #include "train/schedule.h"
 #include "train/step_numbers.h"
 #include "train/world.h"
+#include "watch/watch.h"
 
 namespace thunder {
 
@@ -56,35 +54,12 @@ std::size_t arena_bytes(const ProgramSpec& program, Arena arena) {
 }  // namespace
 
 struct Trainer::State {
-    // A micro-batch on its way to the device.
-    struct Staged {
-        Memory memory;
-        Event taken;  // the device has it: the memory may be written again
-    };
-
-    // A step that was issued: its StepNumbers on their way to the device, and back.
-    struct StepInFlight {
-        Memory memory;  // two of them: as sent, as read
-        Event arrived;
-        double began = 0, ended = 0;  // in milliseconds; ended: 0 until the host has seen it
-    };
-
-    // Of a stream of communication.
-    struct Joint {
-        Event fork, join;
-    };
-
-    // What ranks tell one another of a step.
-    struct StepOfRank {
-        float loss_sum;
-        EndRequest end;
-    };
-
     State(const ProgramSpec& p, const Options& o)
         : program(p),
           options(o),
           communicator(make_communicator()),
-          console(options.quiet || communicator->rank() != 0, options.log_every),
+          watch(program, options, communicator->rank() == 0),
+          console(watch.console()),
           device(device_options(options, *communicator)),
           stream(device),
           world(program, *communicator),
@@ -204,8 +179,8 @@ struct Trainer::State {
         report.ms = step.ended - since;
         if (const std::string why = scaler.end_of_run(report); !why.empty())
             world.fail_as_one(why, help_of_no_number(numbers.loss_weights));
-        if (log) log->write(json_line(report));
-        console.step(report, last);
+        report.memory = memory_taken();
+        watch.step(report, cut.micro_steps, last);
         if (const auto warning = scaler.warning(report)) console.line(*warning);
     }
 
@@ -227,6 +202,8 @@ struct Trainer::State {
         allocate();
         const std::uint64_t seed = options.seed;
         start();
+        world.on_read({});
+        waiting.reset();
         scaler.begin(scalars(), progress, average, stream);
         make_narrow_copies();
         if (evaluation) console.line(evaluation->describe());
@@ -238,6 +215,11 @@ struct Trainer::State {
 
     // Parameters and optimizer state: from a checkpoint, or from where --init says.
     void start() {
+        std::size_t all = arena_bytes(program, Arena::parameters);
+        if (options.resume) all += arena_sizes()[static_cast<std::size_t>(Arena::optimizer)] + average.bytes();
+        waiting.emplace(console, options.resume ? "reading the checkpoint" : "reading weights",
+                        static_cast<double>(all));
+        world.on_read([this](std::size_t bytes) { waiting->add(static_cast<double>(bytes)); });
         read_constants(program.constants, options.program_folder, arenas.constants, stream);
         if (options.resume) {
             if (checkpoints.empty())
@@ -299,22 +281,17 @@ struct Trainer::State {
         saved_step = progress.step;
     }
 
-    // Those that train, from an arena that is laid out as theirs and perhaps of another type; and those that do not.
-    void save_parameters(const std::string& path, std::byte* trained, std::optional<DType> dtype, bool frozen,
-                         float divided_by = 0) {
-        std::vector<HeldTensor> tensors;
-        for (const ParameterSpec& parameter : program.parameters) {
-            if (!frozen && !parameter.trainable) continue;
-            tensors.push_back({{std::string(parameter.name),
-                                parameter.trainable ? dtype.value_or(parameter.dtype) : parameter.dtype,
-                                {parameter.shape.begin(), parameter.shape.end()}},
-                               &parameter,
-                               parameter.trainable ? trained : arenas.parameters,
-                               divided_by});
-        }
-        const std::pair<std::string, std::string> metadata[] = {
-            {"format", "pt"}};  // what loaders of Hugging Face look for
-        world.save(path, std::move(tensors), metadata, stream);
+    void save(const std::string& path, const SavedParameters& which) {
+        save_parameters(path, which, program, world, stream);
+    }
+
+    // Of a GPU what was planned and what libraries took beside it; of the host what this process ever had.
+    std::uint64_t memory_taken() const {
+        if (!device.is_gpu()) return process_peak();
+        std::uint64_t bytes = average.bytes() + stream.workspace_bytes();
+        for (const Memory& arena : memory) bytes += arena.bytes();
+        for (const auto& other : streams) bytes += other->workspace_bytes();
+        return bytes;
     }
 
     // A line of each rank. On all ranks.
@@ -337,7 +314,8 @@ struct Trainer::State {
     const ProgramSpec& program;
     Options options;
     std::unique_ptr<Communicator> communicator;
-    Console console;
+    Watch watch;
+    Console& console;  // its
     Device device;
     Stream stream;
     std::vector<std::unique_ptr<Stream>> streams;
@@ -357,11 +335,11 @@ struct Trainer::State {
     bool evaluating = false;
     std::int64_t evaluated_step = -1;  // how many steps were done at the last one
     double evaluation_began = 0;
+    std::optional<LongWait> waiting;  // for what takes its time
     std::array<Staged, 2> batches;
     std::size_t next_batch = 0;  // of them
     std::array<StepInFlight, 2> in_flights;
     std::vector<StepOfRank> steps_of_ranks;
-    std::optional<JsonLog> log;
     std::optional<FolderLock> checkpoint_lock;  // of the rank that writes
     std::vector<std::string> checkpoints;       // that were there at the start, the oldest first
     Progress progress;
@@ -394,8 +372,8 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.communicator->watch({s.options.hang_timeout, s.options.chaos, s.options.timeline, caught_signal});
     s.world.together([&] { s.prepare(); });
     s.first_step = s.reported = s.progress.step;
-    if (s.world.is_first() && !s.options.log.empty())
-        s.log.emplace(s.options.log, options.eval_only ? std::numeric_limits<std::int64_t>::max() : s.first_step);
+    s.watch.set_peak(s.device.peak_flops(program.compute));
+    s.watch.open(s.first_step);
     if (s.first_step >= s.last && !options.eval_only) s.console.line(nothing_left(s.options, s.first_step, s.last));
     catch_signals();
 }
@@ -405,6 +383,7 @@ Trainer::~Trainer() {
     // the process ends (report_error).
     if (std::uncaught_exceptions() == 0 || state_->streams.empty()) return;
     state_->checkpoint_lock.reset();
+    state_->console.end();
     static_cast<void>(state_.release());
 }
 
@@ -429,7 +408,7 @@ bool Trainer::begin_step() {
     if (s.options.eval_only || s.progress.step >= s.last || s.end()) return false;
     const std::int64_t step = s.progress.step;
     s.communicator->note_progress(step);
-    State::StepInFlight& in_flight = s.in_flight(step);  // its last step, two before this one, was logged
+    StepInFlight& in_flight = s.in_flight(step);  // its last step, two before this one, was logged
     s.note_ends();
     in_flight.began = steady_ms();
     in_flight.ended = 0;
@@ -455,14 +434,16 @@ void Trainer::load_batch(std::int64_t micro_step) {
     if (s.loaded_micro_step == micro_step) return;
     s.communicator->note_progress(s.progress.step);
     s.note_ends();
-    State::Staged& batch = s.batches[s.next_batch];
+    Staged& batch = s.batches[s.next_batch];
     s.next_batch = (s.next_batch + 1) % s.batches.size();
     batch.taken.synchronize();
     const std::span<std::byte> bytes(batch.memory.data(), batch.memory.bytes());
-    if (s.evaluating)
+    if (s.evaluating) {
         s.evaluation->load(micro_step, bytes);
-    else
+        s.waiting->add(1);
+    } else {
         s.source->load(s.progress.step, s.progress.data_position, micro_step, bytes);
+    }
     if (s.program.sample_numbers >= 0) {
         auto* numbers = reinterpret_cast<std::int64_t*>(batch.memory.data() + s.program.sample_numbers);
         for (std::int64_t row = 0; row < s.cut.batch; ++row)
@@ -494,13 +475,14 @@ void Trainer::gradients_are_ready() {
     for (Stream* stream : s.communication) stream->synchronize();
     const StepScalars read = s.read_numbers().scalars;
     s.check_weight(read);
-    s.save_parameters(s.options.dump_gradients, s.arenas.gradients, s.program.gradient_dtype, false,
-                      s.scaler.is_on() ? read.loss_scale : 0);
+    s.save(s.options.dump_gradients, {.trained = s.arenas.gradients,
+                                      .dtype = s.program.gradient_dtype,
+                                      .divided_by = s.scaler.is_on() ? read.loss_scale : 0});
 }
 
 void Trainer::end_step() {
     State& s = *state_;
-    State::StepInFlight& in_flight = s.in_flight(s.progress.step);
+    StepInFlight& in_flight = s.in_flight(s.progress.step);
     s.scaler.end_step(s.arenas.parameters, s.average, s.stream);
     const std::size_t bytes = StepNumbers(s.program, s.options).bytes();
     copy(in_flight.memory.data() + bytes, s.scalars(), bytes, s.stream);
@@ -522,6 +504,7 @@ bool Trainer::begin_evaluation() {
     s.report_steps(0);
     s.evaluated_step = step;
     s.evaluation_began = steady_ms();
+    s.waiting.emplace(s.console, "evaluating", static_cast<double>(s.evaluation->loads()));
     const StepNumbers numbers = s.evaluation->numbers();
     std::vector<std::byte> bytes(numbers.bytes());
     numbers.write(bytes.data());
@@ -536,7 +519,7 @@ void Trainer::join_streams() {
     for (std::size_t k = 0; k < s.streams.size(); ++k) {
         Stream& other = *s.communication[k];
         if (&other == &s.stream) continue;
-        State::Joint& joint = s.joints[k];
+        Joint& joint = s.joints[k];
         s.stream.record(joint.fork);
         other.wait(joint.fork);
         other.record(joint.join);
@@ -558,8 +541,8 @@ void Trainer::end_evaluation() {
     EvaluationReport report = s.evaluation->report(read, loss_sum);
     report.step = s.progress.step;
     report.ms = steady_ms() - s.evaluation_began;
-    if (s.log) s.log->write(json_line(report));
-    s.console.evaluation(report);
+    s.waiting.reset();
+    s.watch.evaluation(report);
     if (s.options.eval_only && s.world.is_first()) std::printf("%s\n", json_line(report).c_str());
     s.loaded_micro_step = -1;
     s.evaluating = false;
@@ -585,11 +568,11 @@ int Trainer::finish() {
     if ((!s.options.save.empty() || !s.options.save_ema.empty()) && s.saved_step != s.progress.step)
         agree_on_buffers(s.program, s.options, *s.communicator, s.arenas.parameters, s.stream);
     if (!s.options.save.empty()) {
-        s.save_parameters(s.options.save, s.arenas.parameters, std::nullopt, true);
+        s.save(s.options.save, {.trained = s.arenas.parameters, .frozen = s.arenas.parameters});
         s.console.line(cat("parameters in ", s.options.save));
     }
     if (!s.options.save_ema.empty()) {
-        s.save_parameters(s.options.save_ema, s.average.arena(), DType::f32, true);
+        s.save(s.options.save_ema, {.trained = s.average.arena(), .dtype = DType::f32, .frozen = s.arenas.parameters});
         s.console.line(cat("average of weights in ", s.options.save_ema));
     }
     if (!s.options.memory.empty()) s.write_memory();

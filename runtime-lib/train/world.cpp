@@ -144,6 +144,7 @@ void World::load(const SafetensorsFile& file, const StoredTensor& stored, const 
     load_elements(file, stored, tensor.as.dtype, static_cast<std::size_t>(piece.first),
                   static_cast<std::size_t>(piece.count), place_of(tensor), stream);
     gets_on();
+    if (on_read_) on_read_(static_cast<std::size_t>(piece.count) * size_of(tensor.as.dtype));
 }
 
 }  // namespace thunder

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,6 +74,8 @@ class World {
     // time pass through rank 0, which writes. On all ranks.
     void save(const std::string& path, std::vector<HeldTensor> tensors,
               std::span<const std::pair<std::string, std::string>> metadata, Stream& stream) const;
+    // Is told how many bytes were read, tensor by tensor.
+    void on_read(std::function<void(std::size_t)> told) { on_read_ = std::move(told); }
     // Reads what this rank holds of a tensor.
     void load(const SafetensorsFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const;
 
@@ -87,6 +90,7 @@ class World {
     const ProgramSpec& program_;
     Communicator& communicator_;
     int rank_;
+    std::function<void(std::size_t)> on_read_;
 };
 
 }  // namespace thunder

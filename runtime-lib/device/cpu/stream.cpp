@@ -127,6 +127,11 @@ std::string Device::describe_products_of(DType narrow) const {
     return narrow_provider(narrow);
 }
 
+// What a core computes depends on its clock, which depends on what is computed.
+double Device::peak_flops(DType) const {
+    return 0;
+}
+
 std::string Device::describe_attention() const {
     return "";
 }

@@ -326,8 +326,8 @@ TEST_F(ProgramTest, WritesTheLogInItsFormat) {
         EXPECT_TRUE(value.is_number()) << key;
         keys.push_back(key);
     }
-    EXPECT_EQ(keys,
-              (std::vector<std::string>{"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_second"}));
+    EXPECT_EQ(keys, (std::vector<std::string>{"step", "loss", "grad_norm", "lr", "tokens", "step_ms",
+                                              "tokens_per_second", "memory"}));
     EXPECT_EQ(line.find_first_of(" \n"), line.size() - 1) << line;  // one line, no spaces
     EXPECT_NE(line.find(",\"lr\":0.001,\"tokens\":24,"), std::string::npos) << line;
 }

@@ -164,6 +164,11 @@ std::string Device::describe_products_of(DType) const {
     return "products of the GPU's tensor cores, sums in f32";
 }
 
+double Device::peak_flops(DType products) const {
+    const Roof roof = roof_of(native_->gpu.name);
+    return is_narrow(products) ? roof.narrow_flops : options_.tf32 ? roof.tf32_flops : roof.f32_flops;
+}
+
 std::string Device::describe_attention() const {
 #ifdef THUNDER_ATTENTION
     return attention_provider();

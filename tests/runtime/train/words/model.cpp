@@ -64,8 +64,8 @@ const thunder::ProgramSpec PROGRAM = {
     .tokens = B * T,
     .loss = thunder::Loss::mean,
     .default_grad_accum = 1,
-    .flops_per_micro_step = 0,
-#ifndef WORDS_WITHOUT_PAIR  // one whose compiler found none
+    .flops_per_micro_step = 6.0 * B * T * D * V,  // one product, and two of its gradients
+#ifndef WORDS_WITHOUT_PAIR                        // one whose compiler found none
     .tieable = {"model.embed.weight", "model.head.weight"},
 #endif
 };
