@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 build=build-tidy
 cmake --preset release -B "$build" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DTHUNDER_UNITY=OFF >/dev/null
 targets=("$@")
-((${#targets[@]})) || targets=(compiler codegen cli runtime-lib)
+((${#targets[@]})) || targets=(compiler codegen tokenizers packing cli runtime-lib)
 # tile.cpp speaks g++'s vector extensions, which clang's front end lacks.
 find "${targets[@]}" -name '*.cpp' ! -name tile.cpp -print0 | sort -z |
     xargs -0 -n 4 -P "${THUNDERC_JOBS:-$(nproc)}" clang-tidy -p "$build" --quiet --extra-arg=-Wno-unknown-warning-option 2>/dev/null

@@ -35,7 +35,7 @@ class Completion : public Commands {
 
 TEST_F(Completion, OfCommandsOptionsAndValues) {
     EXPECT_EQ(offered({"thunderc", "tr"}), (Words{"train", "trace"}));
-    EXPECT_EQ(offered({"thunderc", "data", ""}), (Words{"inspect", "pack"}));
+    EXPECT_EQ(offered({"thunderc", "data", ""}), (Words{"inspect", "mix", "pack"}));
     EXPECT_EQ(offered({"thunderc", "train", "--rec"}), (Words{"--recompute"}));
     EXPECT_EQ(offered({"thunderc", "train", "model.onnx", "--recompute", ""}), (Words{"none", "selective", "block"}));
     EXPECT_EQ(offered({"thunderc", "data", "inspect", "--"}).count("--recompute"), 0u);

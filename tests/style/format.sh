@@ -8,6 +8,6 @@ tool=$(command -v clang-format-14 || command -v clang-format) || { echo "there i
 [[ $("$tool" --version) == *"version 14."* ]] || { echo "not version 14: $("$tool" --version)"; exit 77; }
 how=(--dry-run --Werror)
 [ "${1:-}" != --fix ] || how=(-i)
-find benchmarks cli codegen compiler runtime-lib templates tests \( -path tests/goldens -o -path tests/fixtures \) -prune \
+find benchmarks cli codegen compiler packing runtime-lib templates tests tokenizers \( -path tests/goldens -o -path tests/fixtures \) -prune \
     -o -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
     xargs -0 -n 50 "$tool" "${how[@]}"
