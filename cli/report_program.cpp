@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t most_tensors = 4000, most_spans = 20'000;
 
-std::string text_of(const std::filesystem::path& path) {
+std::string contents_of(const std::filesystem::path& path) {
     const thunder::MappedFile file(path.string());
     return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
@@ -100,7 +100,7 @@ std::optional<ReportTensor> tensor_of(const std::vector<std::string>& cells) {
 std::vector<ReportTensor> layout_of(const std::filesystem::path& folder) {
     const std::filesystem::path path = folder / "model.h";
     if (!std::filesystem::is_regular_file(path)) fail_program(folder, "there is no model.h in it");
-    const std::string text = text_of(path);
+    const std::string text = contents_of(path);
     const std::string_view begin = "LAYOUT[] = {";
     const std::size_t at = text.find(begin);
     if (at == std::string::npos) fail_program(folder, "its model.h has no LAYOUT");
@@ -162,7 +162,7 @@ ReportProgram read_report_program(const std::filesystem::path& folder) {
     }
     leave_out_small(out);
     if (const std::filesystem::path json = folder / "train.json"; std::filesystem::is_regular_file(json)) {
-        const thunder::Json made = thunder::parse_json(text_of(json), json.string());
+        const thunder::Json made = thunder::parse_json(contents_of(json), json.string());
         out.model = string_of(made, "model");
         out.command = string_of(made, "command");
     }
@@ -170,7 +170,8 @@ ReportProgram read_report_program(const std::filesystem::path& folder) {
 }
 
 ReportTimeline read_report_timeline(const std::filesystem::path& path) {
-    const thunder::Json trace = thunder::parse_json(text_of(path), path.string(), "name a file that --timeline wrote");
+    const thunder::Json trace =
+        thunder::parse_json(contents_of(path), path.string(), "name a file that --timeline wrote");
     const thunder::Json* events = trace.find("traceEvents");
     if (events == nullptr || !events->is(thunder::Json::Kind::array))
         fail(fmt::format("{} is no timeline: it has no traceEvents", path.string()),
