@@ -24,6 +24,7 @@
 #include "compiler/passes/precision/lower_precision.h"
 #include "compiler/passes/raise/raise_embedding.h"
 #include "compiler/passes/raise/raise_gelu.h"
+#include "compiler/passes/raise/raise_grouped_linear.h"
 #include "compiler/passes/raise/raise_linear.h"
 #include "compiler/passes/raise/raise_norm.h"
 #include "compiler/passes/raise/raise_poles.h"
@@ -90,6 +91,7 @@ void add_recognition(PassList& list, const CompileOptions& o) {
     if (o.mesh.world() > 1) list.require("check_synced_norms", check_synced_norms);
 
     list.add("raise_norm", raise_norm);
+    list.add("raise_grouped_linear", raise_grouped_linear);
     list.add("raise_embedding", raise_embedding);
     list.add("raise_linear", raise_linear);
     list.add("raise_rotary", raise_rotary);  // before attention, whose layout it shares

@@ -238,6 +238,7 @@ std::vector<OutputFile> runtime_files(bool trains, bool sharded, const std::set<
 std::span<const CallFamily> call_families() {
     static constexpr CallFamily families[] = {{"attention", "attention_"},
                                               {"convolution", "convolution_"},
+                                              {"grouped", "grouped_"},
                                               {"random", "random_"},
                                               {"reference", "reference_"}};
     return families;

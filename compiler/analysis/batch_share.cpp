@@ -133,8 +133,8 @@ class ShareFinder {
             const Value data = op.operands[lookup.table], index = op.operands[lookup.index];
             if (lookup.kind == Lookup::Kind::rows) return gather(data, index, lookup.axis);
             if (lookup.kind == Lookup::Kind::coordinates) return gather_nd(data, index, lookup);
-            // There are as many elements as there are indices.
-            if (of(index).kind != Kind::rows) return kind(Kind::other);
+            // There are as many elements as there are indices; of a product with matrices there are as many rows.
+            if (lookup.kind != Lookup::Kind::matrices && of(index).kind != Kind::rows) return kind(Kind::other);
         }
         if (def.reduction) return reduction(op, *def.reduction);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers and their gradients, as products of the vendor's library.
+// Linear layers, those in groups too, and their gradients, as products of the vendor's library.
+#include <set>
+#include <string_view>
+
 #include "compiler/executors/executor.h"
 
 namespace thunderc {
@@ -7,8 +10,10 @@ namespace thunderc {
 Executor products_executor() {
     return {"products", "linear layers, forward and backward, by the products of the device's library",
             [](const Op& op, const Function& function) -> std::optional<std::string> {
-                if (op.name != "linear" && op.name != "linear_backward_input" && op.name != "linear_backward_weight")
-                    return "";
+                static const std::set<std::string_view> products = {"linear", "linear_backward_input",
+                                                                    "linear_backward_weight", "grouped_linear",
+                                                                    "grouped_linear_backward_weight"};
+                if (!products.contains(op.name)) return "";
                 return not_of_the_api(op, function);
             }};
 }

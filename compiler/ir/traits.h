@@ -73,6 +73,7 @@ struct Lookup {
         coordinates,  // y[b…, c…, …] = x[b…, index[b…, c…, 0], index[b…, c…, 1], …, …]
         elements,     // y[i, j, …] = x[index[i, j, …], j, …]: as many as there are indices
         classes,      // labels: of each row, the element of the class that its index names
+        matrices,     // y[i…, …] = W[index[i…]] x[i…, …]: of each row the matrix that it is multiplied with
     };
     Kind kind = Kind::rows;
     std::size_t table = 0, index = 1;          // operands

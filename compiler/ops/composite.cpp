@@ -19,6 +19,11 @@ std::int64_t last_dim(const Dims& dims) {
     return dims.empty() ? 1 : dims.back();
 }
 
+Dims with_last(Dims dims, std::int64_t last) {
+    dims.back() = last;
+    return dims;
+}
+
 std::string dims_text(const Dims& dims) {
     return "(" + to_string(dims) + ")";
 }

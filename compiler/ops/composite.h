@@ -16,7 +16,8 @@ namespace thunderc {
 Dims leading_dims(const Dims& dims);       // all but the last
 std::int64_t row_count(const Dims& dims);  // their product: rows of a matrix (rows, last)
 std::int64_t last_dim(const Dims& dims);   // 1 for a scalar
-std::string dims_text(const Dims& dims);   // "(2,32,64)", as messages write shapes
+Dims with_last(Dims dims, std::int64_t last);
+std::string dims_text(const Dims& dims);  // "(2,32,64)", as messages write shapes
 // Of products and of gradients of parameters: the attribute `dtype`, without it that of what they are made of. The
 // runtime API's calls round to bf16 what is made of bf16 alone, so `dtype` is that or f32; throws ShapeError otherwise.
 DType gradient_dtype(const Attributes& attributes, DType made_of);

@@ -20,11 +20,6 @@ Value as_matrix(Builder& b, Value x) {
     return b.reshape(x, {row_count(dims), last_dim(dims)});
 }
 
-Dims with_last(Dims dims, std::int64_t last) {
-    dims.back() = last;
-    return dims;
-}
-
 // Slices of the last dimension as wide as each weight is high.
 std::vector<Value> split_columns(Builder& b, Value v, const Dims& widths) {
     std::vector<Value> out;

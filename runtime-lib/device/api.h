@@ -67,6 +67,32 @@ struct LinearBackwardWeight {
 };
 void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream);
 
+// ---- grouped linear: each row by the matrix that its id names
+// ---------------------------------------------------------
+
+// y[i] = W[ids[i]] x[i]. Rows of one group are one product, whatever their order; none is left out.
+struct GroupedLinear {
+    Output y{};              // (rows, out)
+    Input x{};               // (rows, in)
+    Input weight{};          // (groups, out, in), or (groups, in, out) where transpose
+    Input ids{};             // (rows) i64 or i32, below groups
+    bool transpose = false;  // y[i] = x[i] W[ids[i]]: as the gradient of x is of the layer that is not transposed
+    std::int64_t rows = 0, groups = 0, in = 0, out = 0;
+};
+void grouped_linear(const GroupedLinear& call, Stream& stream);
+
+// dW[e] is the sum over the rows with that id, dy[i]ᵀ x[i]; of a group without rows 0.
+struct GroupedLinearBackwardWeight {
+    Output dweight{};  // (groups, out, in), or (groups, in, out) where transpose
+    Input dy{};        // (rows, out)
+    Input x{};         // (rows, in)
+    Input ids{};       // (rows) i64 or i32, below groups
+    WriteMode mode = WriteMode::overwrite;
+    bool transpose = false;
+    std::int64_t rows = 0, groups = 0, in = 0, out = 0;
+};
+void grouped_linear_backward_weight(const GroupedLinearBackwardWeight& call, Stream& stream);
+
 // ---- matmul: batched general product, the fallback for products that are no linear layer ----------------------------
 
 // c[b] = op(a[b]) op(b[b]); op transposes where asked. A batch stride of 0 repeats one matrix.

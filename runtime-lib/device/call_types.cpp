@@ -68,6 +68,18 @@ void check_types(const LinearBackwardWeight& call) {
     types.either("dbias", call.dbias, DType::f32, call.dy.dtype);
 }
 
+void check_types(const GroupedLinear& call) {
+    const Types types{"grouped_linear"};
+    types.product("x", call.x, "weight", call.weight, "y", call.y);
+    types.index("ids", call.ids);
+}
+
+void check_types(const GroupedLinearBackwardWeight& call) {
+    const Types types{"grouped_linear_backward_weight"};
+    types.product("dy", call.dy, "x", call.x, "dweight", call.dweight);
+    types.index("ids", call.ids);
+}
+
 void check_types(const Matmul& call) {
     Types{"matmul"}.product("a", call.a, "b", call.b, "c", call.c);
 }

@@ -10,6 +10,8 @@ namespace thunder {
 void check_types(const LinearForward& call);
 void check_types(const LinearBackwardInput& call);
 void check_types(const LinearBackwardWeight& call);
+void check_types(const GroupedLinear& call);
+void check_types(const GroupedLinearBackwardWeight& call);
 void check_types(const Matmul& call);
 void check_types(const ConvolutionForward& call);
 void check_types(const ConvolutionBackwardInput& call);

@@ -117,6 +117,32 @@ Cost cost_of(const LinearBackwardWeight& c) {
             c.dweight ? product_flops(c.rows, c.out, c.in) : 0, arithmetic(c.dy)};
 }
 
+std::string describe(const GroupedLinear& c) {
+    return TensorList()
+        .add("y", c.y, {c.rows, c.out})
+        .add("x", c.x, {c.rows, c.in})
+        .add("weight", c.weight, {c.groups, c.transpose ? c.in : c.out, c.transpose ? c.out : c.in})
+        .text();
+}
+Cost cost_of(const GroupedLinear& c) {
+    return {bytes(c.y, c.rows * c.out) + bytes(c.x, c.rows * c.in) +
+                bytes(c.weight, std::min(c.rows, c.groups) * c.out * c.in),
+            product_flops(c.rows, c.out, c.in), arithmetic(c.x)};
+}
+
+std::string describe(const GroupedLinearBackwardWeight& c) {
+    return TensorList()
+        .add("dweight", c.dweight, {c.groups, c.transpose ? c.in : c.out, c.transpose ? c.out : c.in})
+        .add("dy", c.dy, {c.rows, c.out})
+        .add("x", c.x, {c.rows, c.in})
+        .text();
+}
+Cost cost_of(const GroupedLinearBackwardWeight& c) {
+    return {bytes(c.dweight, c.groups * c.out * c.in, c.mode == WriteMode::add ? 2 : 1) + bytes(c.dy, c.rows * c.out) +
+                bytes(c.x, c.rows * c.in),
+            product_flops(c.rows, c.out, c.in), arithmetic(c.dy)};
+}
+
 std::string describe(const Matmul& c) {
     return TensorList()
         .add("c", c.c, {c.batch, c.m, c.n})

@@ -13,6 +13,8 @@ namespace thunder {
 std::string describe(const LinearForward& call);
 std::string describe(const LinearBackwardInput& call);
 std::string describe(const LinearBackwardWeight& call);
+std::string describe(const GroupedLinear& call);
+std::string describe(const GroupedLinearBackwardWeight& call);
 std::string describe(const Matmul& call);
 std::string describe(const ConvolutionForward& call);
 std::string describe(const ConvolutionBackwardInput& call);
@@ -32,6 +34,8 @@ std::string describe(const RandomBernoulli& call);
 Cost cost_of(const LinearForward& call);
 Cost cost_of(const LinearBackwardInput& call);
 Cost cost_of(const LinearBackwardWeight& call);
+Cost cost_of(const GroupedLinear& call);
+Cost cost_of(const GroupedLinearBackwardWeight& call);
 Cost cost_of(const Matmul& call);
 Cost cost_of(const ConvolutionForward& call);
 Cost cost_of(const ConvolutionBackwardInput& call);

@@ -239,8 +239,8 @@ TEST_F(Commands, BugsGetAFolderEach) {
 TEST_F(Commands, PassesAreLeftOutWhereSomethingIsLeft) {
     const std::string model = " " + fixtures + "/mlp/dynamo.logits.onnx";
     const std::string optional =
-        "fold_constants, fold_tables, simplify, join_pieces, raise_norm, raise_embedding, raise_linear, raise_rotary, "
-        "raise_sdpa, "
+        "fold_constants, fold_tables, simplify, join_pieces, raise_norm, raise_grouped_linear, "
+        "raise_embedding, raise_linear, raise_rotary, raise_sdpa, "
         "raise_swiglu, raise_gelu, raise_poles, bound_indices, simplify_raised, choose_init, freeze_parameters, "
         "freeze_unreached, "
         "merge_siblings, "

@@ -233,6 +233,7 @@ TEST_F(Bundled, CrossEntropyForwardAndInPlaceBackward) {
 }
 
 TEST_F(Bundled, CallsTakeTheTypesThatTheRuntimeApiSays) {
+    for (const testing::TypesCase& c : testing::types_of_grouped_calls<Buffer>()) expect_types(c, stream);
     for (const testing::TypesCase& c : testing::types_of_other_calls<Buffer>()) expect_types(c, stream);
 }
 

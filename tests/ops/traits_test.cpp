@@ -300,7 +300,8 @@ TEST_P(Traits, Lookup) {
             if (sample.operands[k].type.dtype == DType::i64 && sample.operands[k].type.elements() > 0 && !def.lookup)
                 refuses = refuses || is_refused(def, sample, k, 0, 1000);
     // Of what reads; gradients get indices that were read by.
-    if (refuses && def.level != OpLevel::structural && def.name != "scatter_add" && !def.name.ends_with("_backward"))
+    if (refuses && def.level != OpLevel::structural && def.name != "scatter_add" &&
+        def.name.find("_backward") == std::string::npos)
         ADD_FAILURE() << "it looks something up, and does not say so";
     if (!def.lookup) return;
     for (const Sample& sample : def.samples) {

@@ -66,9 +66,9 @@ void einsum_op(Node& n) {
     n.give(einsum(n.b(), n.text("equation", ""), n.tensors("tensors")));
 }
 
-// Rows in groups, one after the other, each group with a matrix of its own; `offs` says where each ends. Every row is
-// multiplied with all matrices side by side, as a row in which its elements stand in its own group's place and zeros in
-// the others': how many rows a group has is data.
+// Rows in groups, one after the other, each group with a matrix of its own; `offs` says where each ends. Each row is
+// multiplied with a matrix of its own, whose number is how many groups end before it; a row behind all groups is 0, as
+// are those of PyTorch's experts without a library.
 void grouped_product(Node& n) {
     Builder& b = n.b();
     const bool ours = n.has("input");  // transformers' names of the same
@@ -79,16 +79,14 @@ void grouped_product(Node& n) {
                "the model's configuration may choose another way for its experts: experts_implementation",
                "[S,K] and [G,K,N]", fmt::format("{} and {}", to_string(rows), to_string(matrices)));
     const std::int64_t count = rows.dims[0], width = rows.dims[1], groups = matrices.dims[0], out = matrices.dims[2];
-    const Type row_numbers = Type::tensor(DType::i64, {count, 1});
-    const Value row = b.constant(ConstExpr::affine(row_numbers, 0, {1, 0}));
-    const Value end = b.reshape(n.tensor("offs", DType::i64), {1, groups});
-    const Value first = b.scalar(DType::i64, 0);
-    const Value begin =
-        b.op("concat", {b.reshape(first, {1, 1}), b.slice(end, 1, 0, groups - 1)}, {{"axis", std::int64_t{1}}});
-    const Value is_in = b.op("and", {b.op("ge", {row, begin}), b.op("lt", {row, end})});
-    const Value placed = b.op(
-        "select", {b.reshape(is_in, {count, groups, 1}), b.reshape(x, {count, 1, width}), b.scalar(rows.dtype, 0)});
-    n.give(numpy_matmul(b, b.reshape(placed, {count, groups * width}), b.reshape(w, {groups * width, out})));
+    const Value row = b.constant(ConstExpr::affine(Type::tensor(DType::i64, {count, 1}), 0, {1, 0}));
+    const Value ends = b.reshape(n.tensor("offs", DType::i64), {1, groups});
+    const Value last = b.slice(ends, 1, groups - 1, groups);
+    const Value placed = b.op("select", {b.op("lt", {row, last}), x, b.scalar(rows.dtype, 0)});
+    const Value is_behind = b.op("ge", {row, b.slice(ends, 1, 0, groups - 1)});
+    const Value ids = b.reduce_sum(b.cast(is_behind, DType::i64), {1});
+    const Value of_rows = b.op("gather", {w, ids}, {{"axis", std::int64_t{0}}});
+    n.give(b.reshape(numpy_matmul(b, b.reshape(placed, {count, 1, width}), of_rows), {count, out}));
 }
 
 constexpr OpImporter product_importers[] = {

@@ -180,6 +180,43 @@ std::vector<TypesCase> types_of_products() {
     };
 }
 
+// Two rows of one group.
+template <template <typename> typename Memory>
+std::vector<TypesCase> types_of_grouped_calls() {
+    using T = Floats<Memory>;
+    return {
+        {"grouped_linear",
+         "y, x, weight",
+         {"fff", "fbb", "bbb"},
+         [](const std::string& t, Stream& stream) {
+             T y(t[0], 6, 0), x(t[1], 8, 1), weight(t[2], 12, 1);
+             Memory<std::int64_t> ids("ids", std::vector<std::int64_t>{0, 0});
+             grouped_linear(
+                 {.y = y, .x = x, .weight = weight, .ids = ids.data(), .rows = 2, .groups = 1, .in = 4, .out = 3},
+                 stream);
+             y.expect(4, "y of " + t);
+         }},
+        {"grouped_linear_backward_weight",
+         "dweight, dy, x",
+         {"fff", "fbb", "bbb"},
+         [](const std::string& t, Stream& stream) {
+             T dweight(t[0], 12, 1), dy(t[1], 6, 1), x(t[2], 8, 1);
+             Memory<std::int64_t> ids("ids", std::vector<std::int64_t>{0, 0});
+             grouped_linear_backward_weight({.dweight = dweight,
+                                             .dy = dy,
+                                             .x = x,
+                                             .ids = ids.data(),
+                                             .mode = WriteMode::add,
+                                             .rows = 2,
+                                             .groups = 1,
+                                             .in = 4,
+                                             .out = 3},
+                                            stream);
+             dweight.expect(3, "dweight of " + t);
+         }},
+    };
+}
+
 // One position of one head: its probability is 1, and the scores' gradients are 0.
 template <template <typename> typename Memory>
 std::vector<TypesCase> types_of_other_calls() {

@@ -22,6 +22,7 @@ TEST(CallTypes, AreWhatTheRuntimeApiSays) {
     Device device(1);
     Stream stream(device);
     for (const testing::TypesCase& c : testing::types_of_products<OnACpu>()) expect_types(c, stream);
+    for (const testing::TypesCase& c : testing::types_of_grouped_calls<OnACpu>()) expect_types(c, stream);
     for (const testing::TypesCase& c : testing::types_of_other_calls<OnACpu>()) expect_types(c, stream);
 }
 
