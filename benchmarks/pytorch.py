@@ -7,6 +7,9 @@
   benchmarks/pytorch.py bound NAME                   the step's matrix products alone, each timed on its own
 
   --threads N (default 2), --steps N (default 20; the first two are left out, the others' median counts)
+moe is a block of eight experts of which each of 1024 tokens takes two, as transformers has Mixtral's: PyTorch loops over
+the experts, thunderc gets its batched_mm form; moe-dense computes all experts for all tokens.
+
   --dropout P        of a Llama: behind the embedding, of attention's probabilities, and of what each layer adds
 
 f32, AdamW without decay and clipping, one seeded batch for every step. Needs the packages of samples/llama_small/export.py and
@@ -28,7 +31,7 @@ IMAGES = {"resnet18": 16, "vit-small": 16, "convnext-tiny": 8}  # how many, of (
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("what", choices=["export", "step", "bound"])
-parser.add_argument("name", choices=[*SHAPES, *IMAGES, "lstm-512", "mlp"])
+parser.add_argument("name", choices=[*SHAPES, *IMAGES, "lstm-512", "mlp", "moe", "moe-dense"])
 parser.add_argument("folder", nargs="?")
 parser.add_argument("--compile", action="store_true")
 parser.add_argument("--steps", type=int, default=20)
@@ -72,6 +75,35 @@ class Sequence(torch.nn.Module):
         return self.head(self.lstm(x)[0])
 
 
+class Experts(torch.nn.Module):
+    """Two layers of Mixtral's experts over 1024 tokens of width 256, with a score for each of 256 classes."""
+
+    def __init__(self, dense):
+        super().__init__()
+        from transformers.models.mixtral.modeling_mixtral import MixtralConfig, MixtralSparseMoeBlock
+        config = MixtralConfig(hidden_size=256, intermediate_size=512, num_local_experts=8, num_experts_per_tok=2)
+        config._experts_implementation = "batched_mm" if args.what == "export" else "eager"
+        self.dense = dense
+        self.layers = torch.nn.ModuleList(MixtralSparseMoeBlock(config) for _ in range(2))
+        self.head = torch.nn.Linear(256, 256)
+        for p in self.parameters():
+            torch.nn.init.normal_(p, std=0.05)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + (self.all_experts(layer, x) if self.dense else layer(x))
+        return self.head(x)
+
+    @staticmethod
+    def all_experts(layer, x):
+        tokens = x.reshape(-1, 256)
+        _, weights, chosen = layer.gate(tokens)
+        share = torch.zeros(tokens.shape[0], 8).scatter(1, chosen, weights)
+        gate, up = torch.einsum("td,ehd->teh", tokens, layer.experts.gate_up_proj).chunk(2, dim=-1)
+        y = torch.einsum("teh,edh->ted", torch.nn.functional.silu(gate) * up, layer.experts.down_proj)
+        return (y * share.unsqueeze(-1)).sum(1).reshape(x.shape)
+
+
 def image_model(t):
     if args.name == "resnet18":
         return t.ResNetForImageClassification(t.ResNetConfig(
@@ -92,6 +124,8 @@ def make():
         return torch.nn.Sequential(*layers), torch.randn(128, 784), torch.randint(10, (128,)), "x"
     if args.name == "lstm-512":
         return Sequence().train(), torch.randn(16, 64, 512), torch.randint(256, (16, 64)), "x"
+    if args.name in ("moe", "moe-dense"):
+        return Experts(args.name == "moe-dense").train(), torch.randn(4, 256, 256), torch.randint(256, (4, 256)), "x"
     import transformers
     if args.name in IMAGES:
         batch = IMAGES[args.name]

@@ -90,6 +90,21 @@ std::string role_of(const Function& f, const Uses& uses, Value v) {
     return readers == 1 ? role : std::string();
 }
 
+// Of a product with one of several matrices that lie in one parameter, as a mixture's experts do: what that is called.
+// A linear layer is a module of its own, and its parameter is called `weight`.
+std::string name_of_matrices(const Function& f, const Op& op) {
+    const std::vector<ParameterRole>& roles = op_def(op.name).parameter_roles;
+    for (std::size_t k = 0; k < std::min(roles.size(), op.operands.size()); ++k) {
+        const Value v = op.operands[k];
+        if (roles[k] != ParameterRole::product || !v || f.type(v).rank() != 3) continue;
+        const auto at = std::find(f.arguments.begin(), f.arguments.end(), v) - f.arguments.begin();
+        if (static_cast<std::size_t>(at) >= f.argument_info.size()) continue;
+        const ArgInfo& info = f.argument_info[static_cast<std::size_t>(at)];
+        if (info.kind == ArgInfo::Kind::parameter) return leaf_of(info.names.front());
+    }
+    return {};
+}
+
 // Whether the op is best told from others of its kind by what it works on: the queries' and the keys' rotary.
 bool is_subject(const Function& f, const Op& op) {
     return op_def(op.name).level == OpLevel::composite && !op.operands.empty() && op.operands[0] &&
@@ -134,6 +149,8 @@ void name_in(Function& f) {
             first.name = joined(parts);
         else if (generic(first.name) && is_name(leaf) && work[op.provenance.scope] == 1)
             first.name = leaf;
+        else if (const std::string own = generic(first.name) ? name_of_matrices(f, op) : ""; is_name(own))
+            first.name = own;
         else if (op.name == "add" && generic(first.name) && !is_name(leaf) && of_layer[op.results[0].index])
             first.name = "residual";
         else if (const std::string role = generic(first.name) ? role_of(f, uses, op.results[0]) : ""; !role.empty())

@@ -88,6 +88,20 @@ func @main(%x: f32[1,3,2,4], %s: f32[4]) -> (%sdpa, %log, %norm) {
 })")));
 }
 
+// Experts have no modules of their own: their products are called as the parameter that holds all of their matrices.
+TEST(NameValues, AfterTheMatricesOfExperts) {
+    EXPECT_EQ(named(R"(
+func @main(%x: f32[3,2] input "x", %i: i64[3] input "i", %u: f32[2,4,2] parameter "mlp.experts.up_proj", %d: f32[2,2,4] parameter "mlp.experts.down_proj") -> (%mul) {
+  %grouped_linear = grouped_linear(%x, %u, %i) {transpose = false} : f32[3,4] at "mlp.experts"
+  %mul = grouped_linear(%grouped_linear, %d, %i) {transpose = false} : f32[3,2] at "mlp.experts"
+})"),
+              functions_of(module_of(R"(
+func @main(%x: f32[3,2] input "x", %i: i64[3] input "i", %u: f32[2,4,2] parameter "mlp.experts.up_proj", %d: f32[2,2,4] parameter "mlp.experts.down_proj") -> (%down_proj) {
+  %up_proj = grouped_linear(%x, %u, %i) {transpose = false} : f32[3,4] at "mlp.experts"
+  %down_proj = grouped_linear(%up_proj, %d, %i) {transpose = false} : f32[3,2] at "mlp.experts"
+})")));
+}
+
 // A sum of things that no layer computes is no residual.
 TEST(NameValues, LeavesOtherSums) {
     const std::string text = R"(
