@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Grouped linear layers against the sums of their definition in fp64.
+#include <ostream>
+
 #include "check.h"
 #include "device/api.h"
 #include "device/cpu/bf16.h"
@@ -15,6 +17,10 @@ struct Case {
     std::int64_t rows, groups, in, out;
     std::int64_t used;  // ids are below it
 };
+
+void PrintTo(const Case& c, std::ostream* out) {
+    *out << c.name;
+}
 
 // Groups without rows, of one, of fewer than the rows that are computed at once and of more, one group alone, more
 // groups than rows; sizes that are no multiples of anything.
