@@ -52,6 +52,8 @@ struct Progress {
 
 // In Progress::made_by, the rows that all ranks took in a step.
 inline constexpr const char* rows_a_step = "rows a step";
+// And what BatchSource::record() says.
+inline constexpr const char* data_record = "data record";
 // Progress::made_by of a checkpoint, of which nothing else is read; empty where it is another program's.
 std::map<std::string, std::string> made_by_of(const std::string& path, const ProgramSpec& program);
 

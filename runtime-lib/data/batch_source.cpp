@@ -3,9 +3,9 @@
 
 namespace thunder {
 
-std::unique_ptr<BatchSource> make_batch_source(const ProgramSpec& program, const Options& options,
-                                               const BatchCut& cut) {
-    return options.feed.empty() ? make_token_windows(program, options, cut) : make_feed(program, options, cut);
+std::unique_ptr<BatchSource> make_batch_source(const ProgramSpec& program, const Options& options, const BatchCut& cut,
+                                               const DataStart& start) {
+    return options.feed.empty() ? make_sample_batches(program, options, cut, start) : make_feed(program, options, cut);
 }
 
 }  // namespace thunder

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "train/options.h"
 #include "train/program.h"
@@ -24,6 +25,13 @@ struct BatchCut {
     std::int64_t first_row(std::int64_t micro_step) const { return (micro_step * world + rank) * batch; }
 };
 
+// Where a run goes on that a checkpoint is of.
+struct DataStart {
+    std::int64_t step = 0, position = 0;  // steps, and rows that they took
+    std::string record{};                 // BatchSource::record() of that run; "" where it tells none
+    std::string path{};                   // of the checkpoint, for messages
+};
+
 class BatchSource {
   public:
     virtual ~BatchSource() = default;
@@ -38,13 +46,19 @@ class BatchSource {
 
     // One line for the log.
     virtual std::string describe() const = 0;
+    // Others, of what is not as one might think; those that are to be seen with --quiet as well begin with "warning".
+    virtual std::vector<std::string> notes() const { return {}; }
+
+    // What a checkpoint keeps beside the position (data_record.h); "": nothing.
+    virtual std::string record() const { return ""; }
 };
 
-std::unique_ptr<BatchSource> make_batch_source(const ProgramSpec& program, const Options& options, const BatchCut& cut);
+std::unique_ptr<BatchSource> make_batch_source(const ProgramSpec& program, const Options& options, const BatchCut& cut,
+                                               const DataStart& start = {});
 
-// Fixed batches (feed.cpp); windows of token files (token_windows.cpp).
+// Fixed batches (feed.cpp); samples of files in a random order (sample_batches.cpp).
 std::unique_ptr<BatchSource> make_feed(const ProgramSpec& program, const Options& options, const BatchCut& cut);
-std::unique_ptr<BatchSource> make_token_windows(const ProgramSpec& program, const Options& options,
-                                                const BatchCut& cut);
+std::unique_ptr<BatchSource> make_sample_batches(const ProgramSpec& program, const Options& options,
+                                                 const BatchCut& cut, const DataStart& start);
 
 }  // namespace thunder

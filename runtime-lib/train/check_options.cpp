@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/mixture.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/text.h"
@@ -26,11 +27,11 @@ void check_files(const Options& o) {
         {"--log", &o.log},           {"--save", &o.save},
         {"--save-ema", &o.save_ema}, {"--dump-gradients", &o.dump_gradients},
         {"--timeline", &o.timeline}, {"--memory", &o.memory}};
-    const std::pair<const char*, const std::string*> read[] = {{"--data", &o.data},
-                                                               {"--feed", &o.feed},
-                                                               {"--init", &o.init},
-                                                               {"--eval-data", &o.eval_data},
-                                                               {"--eval-feed", &o.eval_feed}};
+    std::vector<std::pair<const char*, const std::string*>> read = {
+        {"--data-schedule", &o.data_schedule}, {"--feed", &o.feed}, {"--init", &o.init}, {"--eval-feed", &o.eval_feed}};
+    const std::vector<std::string> data = paths_of(o.data), eval_data = paths_of(o.eval_data);
+    for (const std::string& path : data) read.emplace_back("--data", &path);
+    for (const std::string& path : eval_data) read.emplace_back("--eval-data", &path);
     const auto differ = [](const auto& a, const auto& b) {
         if (!a.second->empty() && !b.second->empty() && same_file(*a.second, *b.second))
             fail_usage(cat(a.first, " and ", b.first, " are one file: ", *a.second), "name two files");
@@ -41,6 +42,23 @@ void check_files(const Options& o) {
             if (*other.second != "random") differ(other, written[i]);
         }
     }
+}
+
+// What is about --data alone.
+void check_data(const Options& o) {
+    if (!o.data.empty() && !o.data_schedule.empty())
+        fail_usage("--data and --data-schedule exclude each other", "leave one of them away");
+    const bool given = !o.data.empty() || !o.data_schedule.empty() || !o.eval_data.empty();
+    const std::pair<const char*, bool> about[] = {{"--map", !o.map.empty()},
+                                                  {"--documents", o.documents != Options::Documents::join},
+                                                  {"--normalize", !o.normalize.empty()},
+                                                  {"--flip", o.flip},
+                                                  {"--data-errors", o.skip_damaged}};
+    for (const auto& [name, asked] : about)
+        if (asked && !given)
+            fail_usage(cat(name, " is about --data, and there is none"), "train --help says what there is");
+    if (o.skip_long_documents && o.documents != Options::Documents::one)
+        fail_usage("--long-documents is about documents that are a row each", "add --documents one, or leave it away");
 }
 
 void check_evaluation(const Options& o, const ProgramSpec& program) {
@@ -65,12 +83,11 @@ void check_evaluation(const Options& o, const ProgramSpec& program) {
 void check_options(const Options& o, const ProgramSpec& program) {
     const std::string help = "train --help says what there is";
     check_evaluation(o, program);
-    if (o.data.empty() && o.feed.empty() && !o.eval_only)
+    check_data(o);
+    if (o.data.empty() && o.data_schedule.empty() && o.feed.empty() && !o.eval_only)
         fail_usage("nothing to train on", "--data PATH for packed tokens, or --feed FILE for fixed batches");
-    if (!o.data.empty() && !o.feed.empty())
+    if (!(o.data.empty() && o.data_schedule.empty()) && !o.feed.empty())
         fail_usage("--data and --feed exclude each other", "leave one of them away");
-    if (!o.map.empty() && o.data.empty() && o.eval_data.empty())
-        fail_usage("--map says how --data feeds the inputs, and there is no --data", help);
     if (o.resume && o.checkpoint.empty())
         fail_usage("--resume needs to know where the checkpoints are", "add --checkpoint DIR");
     if (o.checkpoint_every > 0 && o.checkpoint.empty())

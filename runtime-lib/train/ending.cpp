@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/ending.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <csignal>
@@ -19,6 +21,16 @@ void on_signal(int signal) {
     caught = signal;
 }
 
+// A page of a mapped file is behind its end, or the disk does not give it: there is nothing to go on with. Of what may
+// be called here, writing and leaving are enough.
+void on_lost_page(int) {
+    constexpr std::string_view text =
+        "error: a file that is being read was cut short, or cannot be read any more (SIGBUS)\nhelp: put the files of "
+        "--data and --init back as they were, and go on with --resume\n";
+    static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
+    _exit(1);
+}
+
 }  // namespace
 
 void catch_signals() {
@@ -27,6 +39,8 @@ void catch_signals() {
     action.sa_handler = on_signal;
     action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
     for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
+    action.sa_handler = on_lost_page;
+    sigaction(SIGBUS, &action, nullptr);
 }
 
 int caught_signal() {

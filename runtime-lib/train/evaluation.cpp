@@ -14,6 +14,8 @@ namespace {
 Options options_of_batches(Options options) {
     options.data = options.eval_data;
     options.feed = options.eval_feed;
+    options.data_schedule.clear();
+    options.flip = false;
     options.steps = 0;
     options.seed = 0;  // the same batches, whatever the run's
     return options;
@@ -36,8 +38,8 @@ Evaluation::Evaluation(const ProgramSpec& program, const Options& options, const
       source_(make_batch_source(program, options_of_batches(options), cut)) {
     const std::int64_t held = source_->steps();
     if (held == 0)
-        fail(cat(options.eval_data, " has no ", cut.global_rows(), " windows, which a batch of the evaluation takes"),
-             "give it more tokens");
+        fail(cat(options.eval_data, " has no ", cut.global_rows(), " rows, which a batch of the evaluation takes"),
+             "give it more");
     // All batches of a feed, which was made for this; of tokens a part is enough.
     constexpr std::int64_t usual = 10;
     const std::int64_t asked = options.eval_batches > 0    ? options.eval_batches
@@ -51,9 +53,9 @@ bool Evaluation::is_due(std::int64_t step, std::int64_t last) const {
     return step >= last || step % eval_every(options_) == 0;
 }
 
-void Evaluation::load(std::int64_t micro_batch, std::span<std::byte> batch) {
+BatchLoader::Request Evaluation::request(std::int64_t micro_batch) const {
     const std::int64_t step = micro_batch / cut_.micro_steps;
-    source_->load(step, step * cut_.global_rows(), micro_batch % cut_.micro_steps, batch);
+    return {source_.get(), step, step * cut_.global_rows(), micro_batch % cut_.micro_steps};
 }
 
 StepNumbers Evaluation::numbers() const {

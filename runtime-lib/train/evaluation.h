@@ -8,6 +8,7 @@
 #include <span>
 
 #include "data/batch_source.h"
+#include "train/batch_loader.h"
 #include "train/log.h"
 #include "train/options.h"
 #include "train/step_numbers.h"
@@ -26,7 +27,7 @@ class Evaluation {
     std::int64_t micro_batches() const { return batches_ * cut_.micro_steps; }
     // How often one of them is loaded: twice where their weights are added up first.
     std::int64_t loads() const { return micro_batches() * (program_.loss == Loss::average ? 1 : 2); }
-    void load(std::int64_t micro_batch, std::span<std::byte> batch);
+    BatchLoader::Request request(std::int64_t micro_batch) const;
 
     // What the scalars on the device are before it.
     StepNumbers numbers() const;

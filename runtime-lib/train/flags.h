@@ -45,6 +45,9 @@ T choice(const std::string& value, const Place& place, std::span<const std::pair
     place.reject(value, expected);
 }
 
+// Adds what one --data or --eval-data names to what others before it named.
+void add_data(std::string& all, const std::string& value, const Place& place);
+
 // Those that say where batches come from, and what they are.
 void add_data_flags(std::vector<Flag>& flags);
 // Those of what a run shows beside its log.

@@ -207,8 +207,8 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
         });
 
     group = "Evaluation (of the same batches each time, by the forward pass alone)";
-    add("eval-data", "PATH", "packed token files, as --data takes them, that the loss is evaluated on",
-        text(&Options::eval_data));
+    add("eval-data", "PATH", "files, as --data takes them, that the loss is evaluated on",
+        [](Options& o, const std::string& value, const Place& place) { add_data(o.eval_data, value, place); });
     add("eval-feed", "FILE", "fixed batches, as --feed takes them", text(&Options::eval_feed));
     add("eval-every", "N", "steps between evaluations; the last step is followed by one",
         count(&Options::eval_every, 1));
@@ -370,8 +370,9 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
     bool mapped = false, fed = false, evaluated = false, grouped = false;
     for (const auto& [name, value] : read_command_line(argc, argv, texts_of(flags), "train")) {
         // The command line replaces what train.json says about the same thing.
-        if ((name == "data" || name == "feed") && !fed) {
+        if ((name == "data" || name == "data-schedule" || name == "feed") && !fed) {
             options.data.clear();
+            options.data_schedule.clear();
             options.feed.clear();
             fed = true;
         }

@@ -37,9 +37,18 @@ std::string_view name_of(Buffers buffers);
 
 struct Options {
     // where batches come from: one of the two
-    std::string data;                                      // packed token files, or a folder of them
+    std::string data;                                      // sources and their weights (data/mixture.h)
+    std::string data_schedule;                             // a file that says them by steps, instead
     std::string feed;                                      // fixed batches in a safetensors file
     std::vector<std::pair<std::string, std::string>> map;  // input, what windows of --data feed it with
+
+    // what becomes of documents, where files say where they end: windows across them, windows that keep them apart, or
+    // one in each row
+    enum class Documents : std::uint8_t { join, separate, one } documents = Documents::join;
+    bool skip_long_documents = false;  // that a row does not hold; else they are cut
+    bool skip_damaged = false;         // files of --data
+    std::vector<double> normalize;     // of images: means of channels, or one for all, then as many deviations
+    bool flip = false;                 // images, at random
 
     // what the parameters start from
     std::string init;                       // "", "random", a file or a folder
@@ -109,6 +118,8 @@ struct Options {
 
     std::string program_folder;  // where train.json, weights and constants lie
 };
+
+std::string_view name_of(Options::Documents documents);
 
 // The options of a run: built-in defaults, then those of the folder's train.json, then the command line. Nothing, where
 // --help was asked for and printed. A wrong command line fails with exit status 2, a wrong train.json with 1; of

@@ -9,6 +9,7 @@
 
 #include "comm/communicator.h"
 #include "data/fingerprint.h"
+#include "data/mixture.h"
 #include "support/error.h"
 #include "support/text.h"
 #include "train/groups.h"
@@ -21,7 +22,7 @@ namespace thunder {
 namespace {
 
 std::string batches_from(const Options& options) {
-    return options.data.empty() ? "--feed" : "--data";
+    return options.feed.empty() ? "--data" : "--feed";
 }
 
 // What the steps of a run are made by. A run that keeps no checkpoints tells nobody.
@@ -31,7 +32,8 @@ std::map<std::string, std::string> made_by(const ProgramSpec& program, const Opt
     for (const auto& [name, value] : step_options(program, options)) all.emplace(cat("--", name), value);
     all.emplace("--min-lr", options.min_lr == options.lr / 10 ? "a tenth of --lr" : cat(options.min_lr));
     all.emplace(rows_a_step, cat(rows));
-    all.emplace(batches_from(options), sample_of_all(options.data.empty() ? options.feed : options.data));
+    all.emplace(batches_from(options), options.feed.empty() ? sample_of_data(options) : sample_of(options.feed));
+    if (options.feed.empty()) all.emplace("--documents", std::string(name_of(options.documents)));
     return all;
 }
 
@@ -65,7 +67,7 @@ void note_batches(const Progress& before, const Options& options, std::vector<st
     if (before.batches.empty() || before.batches == batches_from(options)) return;
     notes.push_back(cat("note: the checkpoint's batches came from ", before.batches, ", these come from ",
                         batches_from(options), ", from ",
-                        options.data.empty() ? cat("step ", before.step) : cat("row ", before.data_position), " on"));
+                        !options.feed.empty() ? cat("step ", before.step) : cat("row ", before.data_position), " on"));
 }
 
 // Where the steps to come are made by something else than those before. Where batches come from --feed now and from
@@ -76,8 +78,9 @@ void note_options(const Progress& before, const std::map<std::string, std::strin
     for (const auto& [name, value] : now) {
         const auto found = before.made_by.find(name);
         // A run before an option was there did without it; of other things it does not tell.
-        const bool without = value == "given" || (name == "--group" && value != groups_text({})) ||
-                             (name == "--loss-scale" && value != "off");
+        const bool without =
+            value == "given" || (name == "--documents" && value != name_of(Options::Documents::join)) ||
+            (name == "--group" && value != groups_text({})) || (name == "--loss-scale" && value != "off");
         if (found == before.made_by.end() && (before.made_by.empty() || !without)) continue;
         const std::string old = found == before.made_by.end() ? "not given" : found->second;
         if (old == value) continue;
@@ -133,6 +136,11 @@ std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& 
     note_loss_scale(before, options, notes);
     note_options(before, progress.made_by, options, notes);
     return notes;
+}
+
+DataStart data_start_of(const Progress& progress, const std::string& checkpoint) {
+    const auto record = progress.made_by.find(data_record);
+    return {progress.step, progress.data_position, record == progress.made_by.end() ? "" : record->second, checkpoint};
 }
 
 void leave_out_damaged(std::vector<std::string>& checkpoints, const Options& options, Communicator& communicator,

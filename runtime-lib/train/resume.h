@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "data/batch_source.h"
 #include "train/options.h"
 
 namespace thunder {
@@ -22,6 +23,9 @@ void begin_progress(Progress& progress, const ProgramSpec& program, const Option
 // Of a run that goes on from `progress`, as a checkpoint has it: lines that say in what it is not the run before.
 std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& program, const Options& options,
                                          std::int64_t rows);
+
+// Where the data of a run goes on.
+DataStart data_start_of(const Progress& progress, const std::string& checkpoint);
 
 // A machine that went down, or a disk that loses bytes, may leave the newest checkpoints damaged: with --resume they
 // are left out of the list, and get another name, so that the run goes on from the one before. On all ranks, whatever

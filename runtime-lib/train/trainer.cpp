@@ -26,6 +26,7 @@
 #include "support/host_memory.h"
 #include "support/text.h"
 #include "train/average.h"
+#include "train/batch_loader.h"
 #include "train/buffers.h"
 #include "train/device_options.h"
 #include "train/ending.h"
@@ -66,10 +67,11 @@ struct Trainer::State {
           states(states_of(program, options, communicator->rank())),
           segments(segments_of(program, options, communicator->rank())),
           average(program, options.ema, segments),
-          scaler(program, options) {
+          scaler(program, options),
+          cut{communicator->world(), communicator->rank(), options.grad_accum, program.batch},
+          loader(program, cut) {
         world.together([] {});  // other ranks' command lines are in order
         steps_of_ranks.resize(static_cast<std::size_t>(communicator->world()));
-        cut = {communicator->world(), communicator->rank(), options.grad_accum, program.batch};
     }
 
     // Ranks come to this as one: those of another program would make other streams, or none, and wait for ever.
@@ -97,7 +99,7 @@ struct Trainer::State {
         arenas.loss_weights = {scalar_memory.at<float>(numbers.loss_weights_at()),
                                static_cast<std::size_t>(program.loss_weights)};
         arenas.segments = segments;
-        for (Staged& batch : batches) batch.memory = device.allocate_staging(arena_bytes(program, Arena::batch));
+        loader.allocate(device);
         for (StepInFlight& in_flight : in_flights) in_flight.memory = device.allocate_staging(2 * step_bytes);
     }
 
@@ -200,7 +202,6 @@ struct Trainer::State {
         console.line(plan);
         device.check_room(std::accumulate(sizes.begin(), sizes.end(), average.bytes()), plan, less_memory());
         allocate();
-        const std::uint64_t seed = options.seed;
         start();
         world.on_read({});
         waiting.reset();
@@ -208,7 +209,9 @@ struct Trainer::State {
         make_narrow_copies();
         if (evaluation) console.line(evaluation->describe());
         if (options.eval_only) return;
-        if (options.seed != seed) source = make_batch_source(program, options, cut);
+        for (const std::string& note : source->notes())
+            note.starts_with("warning") ? console.alarm(note) : console.line(note);
+        if (!progress.made_by.empty() && !source->record().empty()) progress.made_by[data_record] = source->record();
         console.line(cat(source->describe(), "; ", cut.global_rows(), " rows a step",
                          world.is_alone() ? "" : cat(" of ", cut.world, " ranks")));
     }
@@ -236,6 +239,7 @@ struct Trainer::State {
             if (progress.ema == 0) average.begin(arenas.parameters, stream);
             last = last_step(program, options, cut, progress);
             if (options.eval_only) return;
+            source = make_batch_source(program, options, cut, data_start_of(progress, checkpoints.back()));
             for (const std::string& line : resume_progress(progress, program, options, cut.global_rows()))
                 console.line(line);
             return;
@@ -301,10 +305,23 @@ struct Trainer::State {
         mine.average = average.bytes();
         mine.workspace = stream.workspace_bytes();
         for (const auto& other : streams) mine.workspace += other->workspace_bytes();
-        for (const Staged& batch : batches) mine.staging += batch.memory.bytes();
+        mine.staging += loader.staging_bytes();
         for (const StepInFlight& in_flight : in_flights) mine.staging += in_flight.memory.bytes();
         mine.process_peak = process_peak();
         thunder::write_memory(options.memory, mine, *communicator);
+    }
+
+    BatchLoader::Request request(std::int64_t micro_step) {
+        if (evaluating) return evaluation->request(micro_step);
+        return {source.get(), progress.step, progress.data_position, micro_step};
+    }
+    // The one that is asked for behind it.
+    std::optional<BatchLoader::Request> next_request(std::int64_t micro_step) {
+        const std::int64_t count = evaluating ? evaluation->micro_batches() : cut.micro_steps;
+        if (micro_step + 1 < count) return request(micro_step + 1);
+        if (weighing && count > 1) return request(0);
+        if (evaluating || progress.step + 1 >= last) return std::nullopt;
+        return BatchLoader::Request{source.get(), progress.step + 1, progress.data_position + cut.global_rows(), 0};
     }
 
     // Why the run ends before its last step, as all ranks know it.
@@ -336,8 +353,8 @@ struct Trainer::State {
     std::int64_t evaluated_step = -1;  // how many steps were done at the last one
     double evaluation_began = 0;
     std::optional<LongWait> waiting;  // for what takes its time
-    std::array<Staged, 2> batches;
-    std::size_t next_batch = 0;  // of them
+    BatchLoader loader;               // reads from the two before it
+    bool weighing = false;            // the weight of the loss is summed: micro-batches will be asked for again
     std::array<StepInFlight, 2> in_flights;
     std::vector<StepOfRank> steps_of_ranks;
     std::optional<FolderLock> checkpoint_lock;  // of the rank that writes
@@ -426,6 +443,7 @@ bool Trainer::begin_step() {
     numbers.write(in_flight.memory.data());
     copy(s.scalars(), in_flight.memory.data(), numbers.bytes_of_step(), s.stream);
     s.loaded_micro_step = -1;
+    s.weighing = s.program.loss != Loss::average;
     return true;
 }
 
@@ -434,28 +452,14 @@ void Trainer::load_batch(std::int64_t micro_step) {
     if (s.loaded_micro_step == micro_step) return;
     s.communicator->note_progress(s.progress.step);
     s.note_ends();
-    Staged& batch = s.batches[s.next_batch];
-    s.next_batch = (s.next_batch + 1) % s.batches.size();
-    batch.taken.synchronize();
-    const std::span<std::byte> bytes(batch.memory.data(), batch.memory.bytes());
-    if (s.evaluating) {
-        s.evaluation->load(micro_step, bytes);
-        s.waiting->add(1);
-    } else {
-        s.source->load(s.progress.step, s.progress.data_position, micro_step, bytes);
-    }
-    if (s.program.sample_numbers >= 0) {
-        auto* numbers = reinterpret_cast<std::int64_t*>(batch.memory.data() + s.program.sample_numbers);
-        for (std::int64_t row = 0; row < s.cut.batch; ++row)
-            numbers[row] = s.progress.data_position + s.cut.first_row(micro_step) + row;
-    }
-    copy(s.arenas.batch, batch.memory.data(), batch.memory.bytes(), s.stream);
-    s.stream.record(batch.taken);
+    s.loader.load(s.request(micro_step), s.next_request(micro_step), s.arenas.batch, s.stream);
+    if (s.evaluating) s.waiting->add(1);
     s.loaded_micro_step = micro_step;
 }
 
 void Trainer::set_loss_gradient() {
     State& s = *state_;
+    s.weighing = false;
     if (s.program.loss == Loss::average) return s.scaler.scale(s.stream);  // the step began with it
     const bool terms = s.program.loss == Loss::terms;
     if (s.communicator->world() > 1) {
@@ -511,6 +515,7 @@ bool Trainer::begin_evaluation() {
     to_device(s.scalars(), bytes.data(), numbers.bytes_of_step(), s.stream);
     s.loaded_micro_step = -1;
     s.evaluating = true;
+    s.weighing = s.program.loss != Loss::average;
     return true;
 }
 

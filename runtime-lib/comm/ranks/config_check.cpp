@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "data/fingerprint.h"
+#include "data/mixture.h"
 #include "program/weights.h"
 #include "support/file.h"
 #include "support/philox.h"
@@ -20,6 +21,12 @@
 namespace thunder {
 
 namespace {
+
+std::string sample_of_eval_data(Options options) {
+    options.data = options.eval_data;
+    options.data_schedule.clear();
+    return sample_of_data(options);
+}
 
 // Fails where a rank has another value than rank 0 of something, with what it is: "--lr", "0.1".
 void compare(Communicator& communicator, std::span<const std::pair<std::string, std::string>> facts) {
@@ -90,6 +97,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
     for (const auto& [input, role] : o.map) map += cat(input, "=", role, " ");
     std::string missing;
     for (const MissingRule& rule : o.init_missing) missing += cat(rule.pattern, "=", static_cast<int>(rule.start), " ");
+    std::string normalize;
+    for (const double x : o.normalize) normalize += cat(x, " ");
     const auto yes = [](bool given) { return std::string(given ? "given" : "not given"); };
     const std::string constants = program.constants.empty() ? "" : join_path(o.program_folder, "constants.safetensors");
     // The layout tells programs apart by what they hold and communicate, the executable by what they compute.
@@ -98,7 +107,11 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
         {"the bytes of its executable", hash_of("/proc/self/exe")},
         {"its constants.safetensors", sample_of_tensors(constants)},
         {"the data that it sees",
-         cat(sample_of_all(o.data), sample_of_all(o.feed), sample_of_all(o.eval_data), sample_of_all(o.eval_feed))},
+         cat(sample_of_data(o), sample_of_all(o.feed), sample_of_eval_data(o), sample_of_all(o.eval_feed))},
+        {"--documents", cat(name_of(o.documents), o.skip_long_documents ? " skip" : "")},
+        {"--normalize", normalize},
+        {"--flip", yes(o.flip)},
+        {"--data-errors", o.skip_damaged ? "skip" : "refuse"},
         {"--eval-every", cat(o.eval_every)},
         {"--eval-batches", cat(o.eval_batches)},
         {"--eval-only", yes(o.eval_only)},

@@ -409,11 +409,12 @@ TEST_F(TokenWindowsTest, RefuseWhatDoesNotFit) {
     options.map.clear();
     EXPECT_EQ(error(),
               "error: the input x [2, 5] does not have the 4 positions of the inputs before it\nhelp: --map "
-              "x=tokens|next_tokens|ones|positions; or --feed FILE");
+              "x=tokens|next_tokens|ones|positions|documents; or --feed FILE");
     inputs[0].source = inputs[1].source = "";
     EXPECT_EQ(error(),
               "error: --data does not say what is fed to input_ids [2, 4], x [2, 5]\nhelp: --map "
-              "input_ids=tokens|next_tokens|ones|positions,x=tokens|next_tokens|ones|positions; or --feed FILE");
+              "input_ids=tokens|next_tokens|ones|positions|documents,x=tokens|next_tokens|ones|positions|documents; or "
+              "--feed FILE");
     inputs[0].source = windows_inputs[0].source;
     // What is the same in every window has to lie in the range as well.
     inputs[1] = {"x", DType::i64, tokens_shape, 64, 64, true, 4, 0, "positions"};

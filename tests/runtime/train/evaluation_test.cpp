@@ -163,7 +163,7 @@ TEST_F(EvaluationTest, SaysWhatIsWrong) {
     writer.append(std::vector<std::uint32_t>(20, 1));
     writer.commit();
     EXPECT_EQ(error(flags + " --eval-data short.bin"),
-              "error: short.bin has no 4 windows, which a batch of the evaluation takes\nhelp: give it more tokens\n");
+              "error: short.bin has no 4 rows, which a batch of the evaluation takes\nhelp: give it more\n");
 }
 
 }  // namespace evaluation_test

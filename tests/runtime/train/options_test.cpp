@@ -189,14 +189,16 @@ TEST(OptionsTest, SaysWhatIsWrongWithACommandLine) {
          "it "
          "away: all parameters begin as the model's layers do"},
         {{"--feed", "f", "--map", "input_ids=ones"},
-         "error: --map says how --data feeds the inputs, and there is no --data\nhelp: train --help says what there "
+         "error: --map is about --data, and there is none\nhelp: train --help says what there "
          "is"},
         {{"--data", "d", "--map", "input_ids"},
          "error: --map takes INPUT=ROLE, not \"input_ids\"\nhelp: --map INPUT=ROLE: how windows of tokens feed an "
-         "input: tokens, next_tokens, ones or positions; several are given by commas or by several --map"},
+         "input: tokens, next_tokens, ones, positions or documents; several are given by commas or by several --map"},
         {{"--data", "d", "--map", "input_ids=zeros"},
-         "error: --map takes one of tokens, next_tokens, ones, positions as a role, not \"zeros\"\nhelp: --map "
-         "INPUT=ROLE: how windows of tokens feed an input: tokens, next_tokens, ones or positions; several are given "
+         "error: --map takes one of tokens, next_tokens, ones, positions, documents as a role, not \"zeros\"\nhelp: "
+         "--map "
+         "INPUT=ROLE: how windows of tokens feed an input: tokens, next_tokens, ones, positions or documents; several "
+         "are given "
          "by commas or by several --map"},
         {{"--data", "d", "--map", "ids=ones"},
          "error: --map names ids, which is not an input of tiny\nhelp: the inputs are input_ids"},

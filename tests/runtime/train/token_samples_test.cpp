@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sources of packed tokens: several, documents and their boundaries, damaged ones.
+#include <set>
+
+#include "data/batch_source.h"
+#include "data/mixture.h"
+#include "data/token_file.h"
+#include "program_test.h"
+
+namespace thunder {
+namespace token_samples_test {
+
+constexpr std::int64_t B = 2, L = 4;
+constexpr std::int64_t rows_shape[] = {B, L}, mask_shape[] = {B, 1, L, L};
+constexpr InputSpec inputs[] = {
+    {"input_ids", DType::i64, rows_shape, 0, 64, true, 100, 0, "tokens"},
+    {"labels", DType::i64, rows_shape, 64, 64, true, 100, -100, "next_tokens"},
+    {"attention_mask", DType::f32, rows_shape, 128, 32, true, -1, 0, "ones"},
+    {"position_ids", DType::i64, rows_shape, 192, 64, true, -1, 0, "positions"},
+    {"apart", DType::boolean, mask_shape, 256, 32, true, -1, 0, "documents"},
+    {"numbers", DType::i32, rows_shape, 320, 32, true, -1, 0, "documents"},
+};
+constexpr std::size_t batch_bytes = 384;
+
+using Ids = std::vector<std::int64_t>;
+
+template <typename X>
+Ids values(const std::vector<std::byte>& batch, const InputSpec& input, std::int64_t row) {
+    const std::size_t count = input.bytes / sizeof(X) / B;
+    Ids out;
+    for (std::size_t i = 0; i < count; ++i)
+        out.push_back(static_cast<std::int64_t>(
+            reinterpret_cast<const X*>(batch.data() + input.offset)[static_cast<std::size_t>(row) * count + i]));
+    return out;
+}
+
+using FilesOfTokensTest = ProgramTest;
+
+class TokenSamplesTest : public InFolder {
+  protected:
+    TokenSamplesTest() {
+        program.name = "tiny";
+        program.inputs = inputs;
+        program.batch = B;
+        program.arena_bytes[static_cast<std::size_t>(Arena::batch)] = batch_bytes;
+    }
+
+    // Documents of these lengths; ids count on from `first`. Those divisible by `masked` are not trained on.
+    void pack(const std::string& name, std::uint32_t first, const std::vector<std::size_t>& lengths,
+              std::uint32_t masked = 0) const {
+        TokenFileWriter writer(path(name), 100);
+        for (const std::size_t length : lengths) {
+            std::vector<std::uint32_t> ids;
+            std::vector<std::uint8_t> trained;
+            for (std::size_t i = 0; i < length; ++i) {
+                trained.push_back(masked == 0 || first % masked != 0);
+                ids.push_back(first++);
+            }
+            writer.append(ids, trained);
+            writer.end_document();
+        }
+        writer.commit();
+    }
+    std::unique_ptr<BatchSource> open(const DataStart& start = {}) const {
+        return make_batch_source(program, options, {1, 0, 1, B}, start);
+    }
+    // The row that begins with this token, looked for in the first `steps` steps.
+    std::vector<std::byte> batch_with(BatchSource& source, std::int64_t token, std::int64_t steps, std::int64_t& row) {
+        std::vector<std::byte> batch(batch_bytes);
+        for (std::int64_t step = 0; step < steps; ++step) {
+            source.load(step, step * B, 0, batch);
+            for (row = 0; row < B; ++row)
+                if (values<std::int64_t>(batch, inputs[0], row)[0] == token) return batch;
+        }
+        ADD_FAILURE() << "no row begins with " << token;
+        row = 0;
+        return batch;
+    }
+    Ids of(const std::vector<std::byte>& batch, int input, std::int64_t row) const {
+        switch (inputs[input].dtype) {
+            case DType::i32: return values<std::int32_t>(batch, inputs[input], row);
+            case DType::f32: return values<float>(batch, inputs[input], row);
+            case DType::boolean: return values<std::uint8_t>(batch, inputs[input], row);
+            default: return values<std::int64_t>(batch, inputs[input], row);
+        }
+    }
+
+    ProgramSpec program{};
+    Options options;
+};
+
+TEST_F(TokenSamplesTest, DocumentsAreJoined) {
+    pack("x.bin", 1, {3, 6, 4}, 3);
+    options.data = path("x.bin");
+    const auto source = open();
+    EXPECT_EQ(source->describe(), cat("13 tokens from ", options.data, ", 3 windows of 4"));
+    std::int64_t row = 0;
+    const std::vector<std::byte> batch = batch_with(*source, 1, 3, row);
+    EXPECT_EQ(of(batch, 0, row), (Ids{1, 2, 3, 4}));
+    EXPECT_EQ(of(batch, 1, row), (Ids{2, -100, 4, 5}));  // 3 is not trained on
+    EXPECT_EQ(of(batch, 2, row), (Ids{1, 1, 1, 1}));
+    EXPECT_EQ(of(batch, 3, row), (Ids{0, 1, 2, 3}));
+    EXPECT_EQ(of(batch, 5, row), (Ids{0, 0, 0, 0}));
+}
+
+TEST_F(TokenSamplesTest, DocumentsAreKeptApart) {
+    pack("x.bin", 1, {3, 6, 1, 3});
+    options.data = path("x.bin");
+    options.documents = Options::Documents::separate;
+    const auto source = open();
+    EXPECT_EQ(source->describe(), cat("13 tokens from ", options.data, ", 3 windows of 4, documents apart"));
+    EXPECT_TRUE(source->notes().empty());
+    std::int64_t row = 0;
+    std::vector<std::byte> batch = batch_with(*source, 1, 3, row);
+    EXPECT_EQ(of(batch, 1, row), (Ids{2, 3, -100, 5}));
+    EXPECT_EQ(of(batch, 3, row), (Ids{0, 1, 2, 0}));
+    EXPECT_EQ(of(batch, 4, row), (Ids{1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1}));
+    EXPECT_EQ(of(batch, 5, row), (Ids{0, 0, 0, 1}));
+    // A window that begins within a document counts positions from there on.
+    batch = batch_with(*source, 9, 3, row);
+    EXPECT_EQ(of(batch, 0, row), (Ids{9, 10, 11, 12}));
+    EXPECT_EQ(of(batch, 1, row), (Ids{-100, -100, 12, 13}));
+    EXPECT_EQ(of(batch, 3, row), (Ids{0, 0, 0, 1}));
+    EXPECT_EQ(of(batch, 5, row), (Ids{0, 1, 2, 2}));
+    batch = batch_with(*source, 5, 3, row);
+    EXPECT_EQ(of(batch, 1, row), (Ids{6, 7, 8, 9}));
+    EXPECT_EQ(of(batch, 5, row), (Ids{0, 0, 0, 0}));
+}
+
+TEST_F(TokenSamplesTest, WhatAProgramCannotKeepApartIsSaid) {
+    pack("x.bin", 1, {3, 6, 4});
+    options.data = path("x.bin");
+    options.documents = Options::Documents::separate;
+    program.inputs = std::span(inputs).first(3);
+    const std::vector<std::string> notes = open()->notes();
+    ASSERT_EQ(notes.size(), 2U);
+    EXPECT_EQ(notes[0].rfind("note: positions go on from document to document", 0), 0U);
+    EXPECT_EQ(notes[1].rfind("note: attention looks back into the documents before", 0), 0U);
+    // Labels that cannot be left out are no note.
+    InputSpec without[] = {inputs[0], inputs[1]};
+    without[1].ignore_index = 0;
+    program.inputs = without;
+    const std::string error =
+        ", and none of the inputs of tiny takes a label that is ignored\nhelp: train a program whose labels may be "
+        "-100, as those that thunderc train adds";
+    EXPECT_EQ(error_of([&] { open(); }), "error: --documents leaves out labels" + error);
+    options.documents = Options::Documents::join;
+    EXPECT_EQ(error_of([&] { open(); }), "");
+    pack("x.bin", 1, {3, 6, 4}, 3);
+    EXPECT_EQ(error_of([&] { open(); }),
+              cat("error: ", options.data, " says of some tokens that they are not trained on", error));
+}
+
+TEST_F(TokenSamplesTest, ADocumentIsARow) {
+    pack("x.bin", 10, {3, 1, 7, 5, 2}, 12);
+    options.data = path("x.bin");
+    options.documents = Options::Documents::one;
+    const auto source = open();
+    EXPECT_EQ(source->describe(), cat("18 tokens from ", options.data, ", 4 documents of up to 4"));
+    EXPECT_EQ(source->notes(), std::vector<std::string>{cat("note: 1 document of ", options.data,
+                                                            " are longer than a row, which has their first 5 tokens")});
+    std::int64_t row = 0;
+    std::vector<std::byte> batch = batch_with(*source, 10, 2, row);
+    EXPECT_EQ(of(batch, 0, row), (Ids{10, 11, 12, 0}));
+    EXPECT_EQ(of(batch, 1, row), (Ids{11, -100, -100, -100}));  // 12 is not trained on, and nothing is behind it
+    EXPECT_EQ(of(batch, 2, row), (Ids{1, 1, 1, 0}));
+    EXPECT_EQ(of(batch, 3, row), (Ids{0, 1, 2, 3}));
+    batch = batch_with(*source, 14, 2, row);  // of seven tokens
+    EXPECT_EQ(of(batch, 0, row), (Ids{14, 15, 16, 17}));
+    EXPECT_EQ(of(batch, 1, row), (Ids{15, 16, 17, 18}));
+    batch = batch_with(*source, 21, 2, row);  // of five: all are in it
+    EXPECT_EQ(of(batch, 1, row), (Ids{22, 23, -100, 25}));
+    EXPECT_EQ(of(batch, 2, row), (Ids{1, 1, 1, 1}));
+
+    options.skip_long_documents = true;
+    EXPECT_EQ(open()->describe(), cat("18 tokens from ", options.data, ", 3 documents of up to 4"));
+    pack("x.bin", 10, {8});
+    EXPECT_EQ(error_of([&] { open(); }), cat("error: ", options.data,
+                                             " has no document of at most 5 tokens\nhelp: pack "
+                                             "more text, or leave --documents one away"));
+    TokenFileWriter plain(path("x.bin"), 100);
+    plain.append(std::vector<std::uint32_t>(20, 1));
+    plain.commit();
+    EXPECT_EQ(error_of([&] { open(); }),
+              cat("error: ", options.data,
+                  " does not say where its documents end\nhelp: thunderc data pack keeps that: "
+                  "pack it again, or leave --documents away"));
+}
+
+TEST_F(TokenSamplesTest, SourcesHaveEpochsOfTheirOwn) {
+    pack("a.bin", 0, {17});  // windows that begin with 0, 4, 8, 12
+    pack("b.bin", 50, {9});  // 50 and 54
+    options.data = cat(path("a.bin"), ":3,", path("b.bin"), ":1");
+    options.seed = 3;
+    const auto source = open();
+    EXPECT_EQ(source->describe(), cat("75% 17 tokens from ", path("a.bin"), ", 4 windows of 4; 25% 9 tokens from ",
+                                      path("b.bin"), ", 2 windows of 4"));
+    std::vector<std::byte> batch(batch_bytes);
+    std::vector<std::int64_t> of_a, of_b;
+    for (std::int64_t step = 0; step < 16; ++step) {
+        source->load(step, step * B, 0, batch);
+        for (std::int64_t row = 0; row < B; ++row) {
+            const std::int64_t token = of(batch, 0, row)[0];
+            (token < 50 ? of_a : of_b).push_back(token);
+        }
+    }
+    EXPECT_NEAR(static_cast<double>(of_a.size()), 24, 2);
+    for (std::size_t i = 0; i + 4 <= of_a.size(); i += 4)
+        EXPECT_EQ(std::set<std::int64_t>(of_a.begin() + i, of_a.begin() + i + 4),
+                  (std::set<std::int64_t>{0, 4, 8, 12}));
+    for (std::size_t i = 0; i + 2 <= of_b.size(); i += 2)
+        EXPECT_EQ(std::set<std::int64_t>(of_b.begin() + i, of_b.begin() + i + 2), (std::set<std::int64_t>{50, 54}));
+
+    // Without weights they are one source, with one epoch of all.
+    options.data = cat(path("a.bin"), ",", path("b.bin"));
+    const auto one = open();
+    EXPECT_EQ(one->describe(), cat("26 tokens from ", options.data, " (2 files), 6 windows of 4"));
+    std::set<std::int64_t> seen;
+    for (std::int64_t step = 0; step < 3; ++step) {
+        one->load(step, step * B, 0, batch);
+        for (std::int64_t row = 0; row < B; ++row) seen.insert(of(batch, 0, row)[0]);
+    }
+    EXPECT_EQ(seen, (std::set<std::int64_t>{0, 4, 8, 12, 50, 54}));
+}
+
+// The second source begins with step 3, which a run that goes on at step 2 has to know.
+TEST_F(TokenSamplesTest, AScheduleSaysWhichSourcesWhen) {
+    pack("a.bin", 0, {41});
+    pack("b.bin", 50, {41});
+    write_file(path("s.json"), cat("[{\"step\": 0, \"data\": \"", path("a.bin"), "\"}, {\"step\": 3, \"data\": \"",
+                                   path("b.bin"), "\"}]"));
+    options.data_schedule = path("s.json");
+    const auto whole = open();
+    const auto late = open({.step = 2, .position = 2 * B, .record = whole->record(), .path = "c"});
+    std::vector<std::byte> batch(batch_bytes), other(batch_bytes);
+    for (std::int64_t step = 0; step < 6; ++step) {
+        whole->load(step, step * B, 0, batch);
+        for (std::int64_t row = 0; row < B; ++row) EXPECT_EQ(of(batch, 0, row)[0] < 50, step < 3) << step;
+        late->load(step, step * B, 0, other);
+        EXPECT_EQ(batch, other) << step;
+    }
+    // Of a step that takes other rows, from there on.
+    const auto wide = make_batch_source(program, options, {1, 0, 2, B},
+                                        {.step = 2, .position = 2 * B, .record = whole->record(), .path = "c"});
+    wide->load(2, 2 * B, 1, batch);
+    EXPECT_LT(of(batch, 0, 1)[0], 50);
+    wide->load(3, 4 * B, 0, batch);
+    EXPECT_GE(of(batch, 0, 0)[0], 50);
+}
+
+TEST_F(TokenSamplesTest, DamagedFilesAreRefusedOrLeftOut) {
+    std::filesystem::create_directory(path("c"));
+    pack("c/a.bin", 0, {17});
+    pack("c/b.bin", 50, {9});
+    const std::string whole = read_file(path("c/b.bin"));
+    write_file(path("c/b.bin"), whole.substr(0, whole.size() - 20));
+    options.data = path("c");
+    const std::string damaged = error_of([&] { open(); });
+    EXPECT_EQ(damaged.rfind(cat("error: ", path("c"), "/b.bin is cut short or damaged"), 0), 0U) << damaged;
+    options.skip_damaged = true;
+    const auto source = open();
+    EXPECT_EQ(source->describe(), cat("17 tokens from ", path("c"), ", 4 windows of 4"));
+    ASSERT_EQ(source->notes().size(), 1U);
+    EXPECT_EQ(source->notes()[0].rfind(cat("warning: left out: ", path("c"), "/b.bin"), 0), 0U);
+    options.data = path("absent.bin");
+    EXPECT_EQ(error_of([&] { open(); }),
+              cat("error: no such file: ", options.data, "\nhelp: check the name of the file"));
+}
+
+// A run whose file is cut while it is mapped says so.
+TEST_F(FilesOfTokensTest, AFileThatIsCutEndsTheRunWithAMessage) {
+    TokenFileWriter writer(path("corpus.bin"), V);
+    writer.append(std::vector<std::uint32_t>(1000000, 1));
+    writer.commit();
+    const Outcome outcome =
+        shell(cat(PROGRAMS,
+                  "/words_train --data corpus.bin --steps 100000000 --quiet --log log & run=$!; while ! [ -s log ]; "
+                  "do sleep 0.05; done; : > corpus.bin; wait $run"));
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(
+        outcome.err,
+        "error: a file that is being read was cut short, or cannot be read any more (SIGBUS)\nhelp: put the files "
+        "of --data and --init back as they were, and go on with --resume\n");
+}
+
+TEST_F(FilesOfTokensTest, AMixtureGoesOnBitByBit) {
+    for (const char* name : {"a.bin", "b.bin"}) {
+        TokenFileWriter writer(path(name), V);
+        for (std::uint32_t i = 0; i < 200; ++i)
+            writer.append(std::vector<std::uint32_t>{i * i % 7 + (name[0] == 'b' ? 3 : 0)});
+        writer.commit();
+    }
+    const std::string flags = "--data a.bin:0.6 --data b.bin:0.4 --lr 0.1 --quiet --schedule constant --warmup 0 ";
+    expect_success(run("words_train", flags + "--steps 30 --seed 4 --log whole.jsonl"));
+    expect_success(run("words_train", flags + "--steps 11 --seed 4 --log run.jsonl --checkpoint c"));
+    expect_success(run("words_half_train", flags + "--steps 17 --log run.jsonl --checkpoint c --resume"));
+    expect_success(run("words_train", flags + "--steps 30 --log run.jsonl --checkpoint c --resume"));
+    EXPECT_EQ(without_times(read_file(path("run.jsonl"))), without_times(read_file(path("whole.jsonl"))));
+    // Files that are gone within an epoch end a run; another mixture does not.
+    const Outcome other = run("words_train",
+                              "--data a.bin --lr 0.1 --schedule constant --warmup 0 --steps 32 "
+                              "--checkpoint c --resume");
+    EXPECT_EQ(other.status, 0) << other.err;
+    EXPECT_NE(other.err.find("note: the checkpoint was made with another --data"), std::string::npos) << other.err;
+}
+
+using MixtureTest = InFolder;
+
+TEST_F(MixtureTest, ReadsPathsAndWeights) {
+    const auto text = [](const Mixture& mixture) {
+        std::string all;
+        for (const DataSource& source : mixture.sources) {
+            all += cat(source.name, "=");
+            for (const std::string& one : source.paths) all += cat(one, " ");
+        }
+        for (const MixturePiece& piece : mixture.pieces) {
+            all += cat("| ", piece.first);
+            for (const double weight : piece.weights) all += cat(" ", weight);
+        }
+        return all;
+    };
+    EXPECT_EQ(text(parse_mixture("a.bin")), "a.bin=a.bin | 0 1");
+    EXPECT_EQ(text(parse_mixture("a.bin,b")), "a.bin,b=a.bin b | 0 1");
+    EXPECT_EQ(text(parse_mixture("a.bin:0.7,b:3e1")), "a.bin=a.bin b=b | 0 0.7 30");
+    EXPECT_EQ(text(parse_mixture("s3:x/a.bin")), "s3:x/a.bin=s3:x/a.bin | 0 1");
+    write_file(path("a,b:2"), "x");
+    EXPECT_EQ(parse_mixture(path("a,b:2")).sources.size(), 1U);
+    EXPECT_EQ(paths_of("a:1,b:2"), (std::vector<std::string>{"a", "b"}));
+    const std::string help = "\nhelp: --data a.bin, or --data a.bin:0.7,b.bin:0.3 with a weight above 0 for each";
+    EXPECT_EQ(error_of([] { parse_mixture("a:0.5,b"); }), "error: --data a:0.5,b has weights for 1 of 2" + help);
+    EXPECT_EQ(error_of([] { parse_mixture("a:0,b:1"); }), "error: the weight of a is 0" + help);
+    EXPECT_EQ(error_of([] { parse_mixture("a:-1"); }), "error: the weight of a is -1" + help);
+    EXPECT_EQ(error_of([] { parse_mixture("a,,b"); }), "error: --data a,,b names nothing between two commas" + help);
+    EXPECT_EQ(error_of([] { parse_mixture("a:1,a:2"); }), "error: --data a:1,a:2 names a twice");
+
+    const auto schedule = [&](const std::string& json) {
+        write_file(path("s.json"), json);
+        return text(read_schedule(path("s.json"), 8, 0, 0));
+    };
+    EXPECT_EQ(schedule(R"([{"step": 0, "data": "a"}, {"step": 10, "data": "a:1,b:1"}, {"row": 99, "data": "b"}])"),
+              "a=a b=b | 0 1 0| 80 1 1| 99 0 1");
+    const auto error = [&](const std::string& json) { return error_of([&] { schedule(json); }); };
+    for (const char* wrong :
+         {"{}", "[]", "[1]", R"([{"step": 1, "data": "a"}])", R"([{"data": "a"}])", R"([{"step": 0}])",
+          R"([{"step": 0, "row": 0, "data": "a"}])", R"([{"step": 0, "data": "a"}, {"step": 0, "data": "b"}])",
+          R"([{"step": 0, "data": "a", "weight": 1}])", R"([{"step": -1, "data": "a"}])", "[{"})
+        EXPECT_NE(error(wrong).find("it is to look like [{\"step\": 0, "), std::string::npos) << error(wrong);
+}
+
+}  // namespace token_samples_test
+}  // namespace thunder
