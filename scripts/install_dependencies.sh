@@ -12,7 +12,7 @@ deps=${THUNDERC_DEPS:-${HOME:?}/.local/share/thunderc}
 mkdir -p "$deps"
 
 packages=(g++ cmake ninja-build ccache pkg-config python3 python3-venv unzip time
-          libprotobuf-dev protobuf-compiler nlohmann-json3-dev rapidjson-dev libcli11-dev libfmt-dev libminizip-dev libpcre2-dev libutf8proc-dev libzstd-dev
+          libprotobuf-dev protobuf-compiler nlohmann-json3-dev rapidjson-dev libcli11-dev libfmt-dev libminizip-dev libpcre2-dev libutf8proc-dev libzstd-dev libmimalloc-dev
           libgtest-dev libbenchmark-dev libopenmpi-dev openmpi-bin)
 [ "${1:-}" != --tests ] || packages+=(clang-format)
 missing=()

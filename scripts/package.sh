@@ -77,7 +77,7 @@ package_wheel() {
     while read -r library path; do
         cp -L "$path" "$data/data/lib/thunderc/$library"
         cp "/usr/share/doc/$(dpkg-query -S "$(realpath "$path")" | cut -d: -f1)/copyright" "$info/licenses/$library"
-    done < <(ldd "$root/usr/bin/thunderc" | awk '$1 ~ /^lib(protobuf|fmt|minizip|pcre2|utf8proc|zstd)/ { print $1, $3 }')
+    done < <(ldd "$root/usr/bin/thunderc" | awk '$1 ~ /^lib(protobuf|fmt|minizip|mimalloc|pcre2|utf8proc|zstd)/ { print $1, $3 }')
     cat >"$info/METADATA" <<METADATA
 Metadata-Version: 2.1
 Name: thunderc
