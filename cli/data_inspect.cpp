@@ -158,6 +158,9 @@ void add_data_inspect(CLI::App& data, Action& action) {
         ->check(at_least(0))
         ->capture_default_str();
     sub->add_option("--tokenizer", i->tokenizer, "decode samples with it")->check(not_empty())->type_name("PATH");
+    sub->add_option("--pattern", i->pattern, "of tiktoken's files, as pack takes it")
+        ->check(not_empty())
+        ->type_name("NAME|REGEX");
     sub->add_option("--samples", i->samples, "how many documents are decoded, in part")
         ->check(at_least(0))
         ->capture_default_str();

@@ -224,9 +224,14 @@ void add_data_pack(CLI::App& data, Action& action) {
         ->required()
         ->check(not_empty())
         ->type_name("CORPUS");
-    sub->add_option("--tokenizer", p->tokenizer, "tokenizer.json, or a folder with one")
+    sub->add_option("--tokenizer", p->tokenizer, "tokenizer.json, a folder with one, or tiktoken's ranks")
         ->check(not_empty())
         ->type_name("PATH");
+    sub->add_option("--pattern", p->pattern,
+                    "of tiktoken's files, which do not say it: gpt2, cl100k_base, o200k_base, llama3, qwen2, or a "
+                    "regular expression")
+        ->check(not_empty())
+        ->type_name("NAME|REGEX");
     sub->add_option("--format", p->format, "what the files hold; auto: as they begin, and .jsonl by its name")
         ->check(one_of({"auto", "text", "jsonl", "nanogpt", "llmc", "megatron", "npy"}))
         ->capture_default_str();

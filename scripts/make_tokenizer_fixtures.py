@@ -2,7 +2,7 @@
 """Trains small tokenizers with the pipelines of well-known models, and records what the `tokenizers` package makes of
 texts that are hard to cut: tests/fixtures/tokenizers.
 
-    python scripts/make_tokenizer_fixtures.py            # needs tokenizers 0.23.3 and sentencepiece 0.2.3
+    python scripts/make_tokenizer_fixtures.py            # needs tokenizers 0.23.3, sentencepiece 0.2.3, tiktoken 0.14.0
 
 benchmarks/tokenizers/compare.py trains larger ones with the same functions.
 """
@@ -15,6 +15,8 @@ import sys
 import unicodedata
 
 import sentencepiece
+import tiktoken
+import tiktoken_ext.openai_public
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -85,7 +87,8 @@ def charsmap(texts, rules):
         table.write_text("".join(f"{' '.join(f'{ord(c):X}' for c in a)}\t{' '.join(f'{ord(c):X}' for c in b)}\n"
                                  for a, b in rules), encoding="utf-8")
         options = {"normalization_rule_tsv": str(table)}
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter([t for t in texts if t][:2000]), model_writer=model,
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter([t for t in texts if t.isascii() and t][:2000]),
+                                             model_writer=model,
                                              vocab_size=300, hard_vocab_limit=False, minloglevel=2, **options)
     if not isinstance(rules, str):
         table.unlink()
@@ -182,9 +185,8 @@ def pipelines(size, rules=RULES):
 
 
 def training_texts():
-    texts = []
-    for path in sorted((ROOT / "docs").glob("*.md")) + sorted((ROOT / "runtime-lib/support").glob("*.cpp")):
-        texts += path.read_text(encoding="utf-8").splitlines(keepends=True)
+    """Text that does not change: what is recorded follows from this script alone."""
+    texts = (ROOT / "LICENSE").read_text(encoding="utf-8").splitlines(keepends=True)
     return texts + [text for text in tricky_texts() if len(text) < 200] * 4
 
 
@@ -213,6 +215,35 @@ def tricky_texts():
     return texts
 
 
+def record_tiktoken(name, pattern_of, texts):
+    """Ranks out of a trained tokenizer.json, and what tiktoken makes of them; its specials have the distances that they have."""
+    model = json.loads((OUT / "gpt2.json").read_text())["model"]
+    plain = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+    letters = {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in plain)}
+    ranks = {bytes(letters[c] for c in text): i
+             for i, text in enumerate(sorted(model["vocab"], key=model["vocab"].get))}
+    (OUT / "ranks.tiktoken").write_text("".join(f"{base64.b64encode(t).decode()} {i}\n" for t, i in ranks.items()))
+    pattern = pattern_of(tiktoken_ext.openai_public)
+    specials = {"<|endoftext|>": 1, "<|endofprompt|>": 20}
+    encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks,
+                                 special_tokens={text: len(ranks) + behind for text, behind in specials.items()})
+    ids = [encoding.encode(text, allowed_special="all") for text in texts]
+    lines = ",\n".join(json.dumps({"ids": i, "text": encoding.decode(i)}, separators=(",", ":")) for i in ids)
+    (OUT / f"{name}.ids").write_text(f'{{"texts":[\n{lines}\n]}}\n')
+
+
+def tiktoken_pattern(name):
+    """The expression that tiktoken's own source has, without what it would download."""
+    def of(module):
+        kept = module.load_tiktoken_bpe, module.data_gym_to_mergeable_bpe_ranks
+        module.load_tiktoken_bpe = module.data_gym_to_mergeable_bpe_ranks = lambda *a, **k: {}
+        try:
+            return module.ENCODING_CONSTRUCTORS[name]()["pat_str"]
+        finally:
+            module.load_tiktoken_bpe, module.data_gym_to_mergeable_bpe_ranks = kept
+    return of
+
+
 def main():
     assert tokenizers.__version__ == "0.23.3" and sentencepiece.__version__ == "0.2.3", "other versions, other numbers"
     OUT.mkdir(parents=True, exist_ok=True)
@@ -229,6 +260,8 @@ def main():
                            for ids, text in zip(plain, decoded))
         (OUT / f"{name}.ids").write_text(f'{{"special":{json.dumps(special)},"texts":[\n{lines}\n]}}\n')
         print(name, tokenizer.get_vocab_size(), sum(map(len, plain)))
+    for name in ("cl100k_base", "o200k_base"):
+        record_tiktoken(name, tiktoken_pattern(name), texts)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ namespace thunderc {
 class JsonReader {
   public:
     // Ids are less: what a larger vocabulary would take is no tokenizer's.
-    static constexpr std::int64_t most_ids = 1 << 24;
+    static constexpr std::int64_t most_ids = 1 << 22;
 
     explicit JsonReader(std::string path) : path_(std::move(path)) {}
     const std::string& path() const { return path_; }

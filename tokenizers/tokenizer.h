@@ -80,12 +80,17 @@ class Encoder {
     std::string normal_;
 };
 
-// Reads a tokenizer: a tokenizer.json of Hugging Face, a folder with one, tiktoken's ranks, a SentencePiece model; told
-// apart by what they hold. `pattern`: tiktoken's, by a name (gpt2, cl100k_base, o200k_base, llama3, qwen2) or as a
-// regular expression; "" where the file says all. Fails by name where it has what is not known here.
+// Reads a tokenizer: a tokenizer.json of Hugging Face, a folder with one, or tiktoken's ranks, told apart by what they
+// hold. `pattern` is tiktoken's (tiktoken.cpp): a name that is known, or a regular expression; "" where the file says
+// all. Fails by name where it has what is not known here.
 Tokenizer read_tokenizer(const std::string& path, const std::string& pattern = "");
 
 TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& path);
+
+// Lines of a token in base64 and its rank.
+bool is_tiktoken(std::string_view text);
+TokenizerParts parse_tiktoken(std::string_view text, const std::string& path, const std::string& pattern);
+std::vector<std::string> tiktoken_pattern_names();
 
 // The token that ends documents, as tokenizer_config.json beside a tokenizer names it; nothing where it does not.
 std::optional<std::string> end_token_beside(const std::string& path);

@@ -2,6 +2,7 @@
 // tokenizer.json, as Hugging Face's `tokenizers` package writes it. What is not known is refused by name: a tokenizer
 // that does something else than the author's is worse than none.
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <initializer_list>
 #include <utility>
@@ -247,6 +248,33 @@ BpeSpec bpe_of(const JsonReader& file, const Json& model) {
     return spec;
 }
 
+// A score as the package reads it: the figures as a whole number, divided by a power of ten, which is not always the
+// nearest number to what is written. The last bit decides between ways to cut that are equally good.
+double score_of(double written) {
+    char text[64];
+    const char* const end = std::to_chars(text, text + sizeof text, written, std::chars_format::scientific).ptr;
+    std::uint64_t figures = 0;
+    int exponent = 0;
+    bool behind_point = false;
+    for (const char* c = text; c < end; ++c) {
+        if (*c == 'e') {
+            int power = 0;
+            std::from_chars(c + (c[1] == '+' ? 2 : 1), end, power);
+            exponent += power;
+            break;
+        }
+        if (*c == '.') behind_point = true;
+        if (*c < '0' || *c > '9') continue;
+        figures = figures * 10 + static_cast<std::uint64_t>(*c - '0');
+        exponent -= behind_point ? 1 : 0;
+    }
+    const std::string power = cat("1e", exponent < 0 ? -exponent : exponent);
+    double ten = 1;
+    std::from_chars(power.data(), power.data() + power.size(), ten);
+    const double size = exponent < 0 ? static_cast<double>(figures) / ten : static_cast<double>(figures) * ten;
+    return written < 0 ? -size : size;
+}
+
 std::string type_of_model(const JsonReader& file, const Json& model) {
     if (model.find("type") != nullptr) return file.text(model, "type", "model");
     if (model.find("merges") != nullptr) return "BPE";  // files of old versions do not say it
@@ -266,7 +294,7 @@ void read_model(const JsonReader& file, const Json& model, bool letters_to_bytes
         for (const Json& entry : file.list(model, "vocab", what)) {
             if (entry.array.size() != 2 || !entry.array[0].is(Json::Kind::string))
                 file.damaged(cat("the token ", spec.vocabulary.size()));
-            spec.vocabulary.emplace_back(entry.array[0].string, entry.array[1].real);
+            spec.vocabulary.emplace_back(entry.array[0].string, score_of(entry.array[1].real));
             parts.texts.push_back(entry.array[0].string);
         }
         if (const Json* unknown = model.find("unk_id"); unknown != nullptr && unknown->is(Json::Kind::integer))
