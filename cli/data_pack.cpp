@@ -14,6 +14,7 @@
 #include "packing/packer.h"
 #include "packing/progress.h"
 #include "support/file.h"
+#include "support/text.h"
 
 namespace thunderc {
 namespace {
@@ -98,6 +99,19 @@ std::optional<std::uint32_t> end_token(const PackArguments& o, const Tokenizer& 
     return std::nullopt;
 }
 
+void warn_of_marks(const ChatTemplate& chat, const Tokenizer& tokenizer) {
+    std::vector<std::string> absent;
+    for (const std::string& mark : chat.marks())
+        if (!tokenizer.find(mark)) absent.push_back(mark);
+    if (absent.empty()) return;
+    fmt::print(
+        stderr,
+        "warning: the tokenizer has no token {}: the template's marks become several tokens, as other text does\n"
+        "help: --template with the format that the model was trained on, or add the tokens to the tokenizer and to the "
+        "model\n",
+        thunder::list_text(absent));
+}
+
 void refuse_options(const PackArguments& o, bool tokens) {
     if (o.tokenizer.empty()) {
         if (o.eos != "auto" && o.eos != "none")
@@ -158,6 +172,7 @@ void pack(PackArguments o) {
         options.tokenizer_name = tokenizer->description();
         options.vocabulary = tokenizer->vocabulary();
         options.end = end_token(o, *tokenizer);
+        if (options.read.chat) warn_of_marks(*options.read.chat, *tokenizer);
     } else if (tokens) {
         options.tokenizer_name = "ids of other programs";
     }

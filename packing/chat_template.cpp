@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "packing/chat_template.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -149,6 +150,23 @@ ChatTemplate read_chat_template(const std::string& name_or_file) {
                                 thunder::list_text(names), ", and files of JSON"));
     }
     return parse_template(name_or_file);
+}
+
+std::vector<std::string> ChatTemplate::marks() const {
+    std::vector<std::string> found;
+    const auto look_in = [&](const std::string& text) {
+        for (std::size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at + 1)) {
+            const std::size_t end = text.find_first_of("<> \n", at + 1);
+            if (end == std::string::npos || text[end] != '>' || end == at + 1) continue;
+            const std::string mark = text.substr(at, end + 1 - at);
+            if (mark.find("SYS") == std::string::npos && std::find(found.begin(), found.end(), mark) == found.end())
+                found.push_back(mark);  // Llama 2's <<SYS>> is text to its tokenizer
+        }
+    };
+    for (const std::string& text : {begin, end}) look_in(text);
+    for (const TurnTemplate* turn : {&system, &user, &assistant})
+        for (const std::string& text : {turn->before, turn->content, turn->behind}) look_in(text);
+    return found;
 }
 
 std::vector<ChatPart> ChatTemplate::render(const Json& messages, const std::string& where) const {

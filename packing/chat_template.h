@@ -29,6 +29,9 @@ struct ChatTemplate {
     std::string user_with_system;
     bool trim = false;  // what is said, of spaces at its ends
 
+    // What looks like special tokens in it: "<|im_start|>". A tokenizer that has no such token cuts it as text.
+    std::vector<std::string> marks() const;
+
     // Fails with `where` where the messages are none, or have a role that the template has not.
     std::vector<ChatPart> render(const thunder::Json& messages, const std::string& where) const;
 };

@@ -3,6 +3,7 @@
 // that does something else than the author's is worse than none.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <functional>
 #include <initializer_list>
 #include <utility>
@@ -251,6 +252,7 @@ BpeSpec bpe_of(const JsonReader& file, const Json& model) {
 // A score as the package reads it: the figures as a whole number, divided by a power of ten, which is not always the
 // nearest number to what is written. The last bit decides between ways to cut that are equally good.
 double score_of(double written) {
+    if (!std::isfinite(written)) return written;
     char text[64];
     const char* const end = std::to_chars(text, text + sizeof text, written, std::chars_format::scientific).ptr;
     std::uint64_t figures = 0;

@@ -43,6 +43,13 @@ TEST_F(ChatTemplateTest, AreThoseOfTheModels) {
               "<start_of_turn>model\n«B<end_of_turn>»\n");
 }
 
+TEST_F(ChatTemplateTest, TellTheirMarks) {
+    EXPECT_EQ(read_chat_template("chatml").marks(), (std::vector<std::string>{"<|im_start|>", "<|im_end|>"}));
+    EXPECT_EQ(read_chat_template("llama2").marks(), (std::vector<std::string>{"<s>", "</s>"}));
+    EXPECT_EQ(read_chat_template("gemma").marks(),
+              (std::vector<std::string>{"<bos>", "<start_of_turn>", "<end_of_turn>"}));
+}
+
 TEST_F(ChatTemplateTest, RefuseWhatTheyHaveNoPlaceFor) {
     const auto error = [&](const std::string& name, const thunder::Json& said) {
         return error_of([&] { rendered(name, said); });

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// thunderc data with tokenizers, as a user runs it.
+#include "commands_test.h"
+
+namespace thunderc::commands {
+namespace {
+
+const std::string tokenizers = fixtures + "/tokenizers/";
+
+TEST_F(Commands, DataPacksWithATokenizerAndDecodesSamples) {
+    write("a.jsonl", "{\"text\": \"Hello world\"}\n{\"text\": \"caf\\u00e9\\n\"}\n");
+    const std::string gpt2 = tokenizers + "gpt2.json";
+    Ran ran = run("data pack a.jsonl --tokenizer " + gpt2 + " --eos '<|endoftext|>' -o c.bin");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.err, "");
+    EXPECT_TRUE(
+        ran.out.ends_with(" from 1 file, 2 documents, vocabulary 701\ndocuments end with <|endoftext|> (700)\n"))
+        << ran.out;
+    ran = run("data inspect c.bin --tokenizer " + gpt2);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_NE(ran.out.find("\nsample      Hello world<|endoftext|>\nsample      caf\xc3\xa9\\n<|endoftext|>\n"),
+              std::string::npos)
+        << ran.out;
+    // The token that ends documents is the tokenizer's own, where the file beside it names one.
+    fs::create_directories("model");
+    fs::copy_file(gpt2, "model/tokenizer.json");
+    write("model/tokenizer_config.json", "{\"eos_token\": {\"content\": \"<|endoftext|>\"}}");
+    ran = run("data pack a.jsonl --tokenizer model -o d.bin");
+    EXPECT_EQ(ran.err, "");
+    EXPECT_EQ(contents("d.bin"), contents("c.bin"));
+    ran = run("data pack a.jsonl --tokenizer " + gpt2 + " -o e.bin");
+    EXPECT_EQ(
+        ran.err,
+        "note: nothing says which token ends documents, and none is put behind them: --eos NAME, or --eos none\n");
+    ran = run("data pack a.jsonl --tokenizer " + gpt2 + " --eos '</s>' -o e.bin");
+    EXPECT_EQ(
+        ran.err,
+        "error: the tokenizer has no token </s>\nhelp: --eos NAME takes the text of one of its tokens, or none\n");
+    ran = run("data pack a.jsonl --eos '</s>' -o e.bin");
+    EXPECT_EQ(ran.status, 2);
+    EXPECT_EQ(ran.err, "error: --eos names a token, and there is no --tokenizer\nhelp: name both\n");
+}
+
+TEST_F(Commands, DataWarnsOfTemplatesThatATokenizerDoesNotKnow) {
+    write("a.jsonl", R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]})");
+    Ran ran = run("data pack a.jsonl --tokenizer " + tokenizers + "qwen2.json --template chatml --eos none -o c.bin");
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_EQ(ran.err, "");
+    EXPECT_NE(ran.out.find("of them are trained on ("), std::string::npos) << ran.out;
+    ran = run("data pack a.jsonl --tokenizer " + tokenizers + "llama2.json --template chatml --eos none -o c.bin");
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_TRUE(ran.err.starts_with("warning: the tokenizer has no token <|im_start|>, <|im_end|>: ")) << ran.err;
+}
+
+TEST_F(Commands, DataPacksShardsAndSaysWhatAMixtureYields) {
+    std::string text;
+    for (int i = 0; i < 2000; ++i) text += "line " + std::to_string(i) + "\n";
+    write("a.txt", text);
+    Ran ran = run("data pack a.txt --shard-tokens 5K -o corpus");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.out, "corpus: 18890 tokens from 1 file, one for each byte\n");
+    std::string bytes;
+    for (const char* shard : {"0", "1", "2", "3"})
+        bytes += contents(std::string("corpus/shard-0000") + shard + ".bin").substr(64);
+    EXPECT_EQ(bytes, text);
+    ran = run("data inspect corpus");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_TRUE(ran.out.starts_with("folder      corpus\nfiles       4\ntokens      18890\nvocabulary  256\n"))
+        << ran.out;
+    ran = run("data pack a.txt --shard-tokens 5K -o corpus");
+    EXPECT_EQ(ran.err,
+              "error: the folder corpus holds a packed corpus, and nothing is written over it\nhelp: name another "
+              "folder, or begin "
+              "anew with --restart\n");
+    EXPECT_EQ(run("data pack a.txt --shard-tokens 9K --restart -o corpus").status, 0);
+    EXPECT_FALSE(fs::exists("corpus/shard-00003.bin"));
+
+    write("b.txt", "0123456789");
+    ASSERT_EQ(run("data pack b.txt -o b.bin").status, 0);
+    ran = run("data mix corpus:3 b.bin:1 --tokens 1K");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.out,
+              "source    share              has            gives    epochs\n"
+              "corpus   75.00%            18890              750     0.040\n"
+              "b.bin    25.00%               10              250    25.000\n"
+              "all                                          1000\n");
+    EXPECT_EQ(run("data mix b.bin:x").status, 2);
+    // A shard in the place of another.
+    fs::copy_file("corpus/shard-00001.bin", "corpus/shard-00000.bin", fs::copy_options::overwrite_existing);
+    ran = run("data inspect corpus");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.err,
+              "error: corpus/shard-00000.bin is not the file that was packed\nhelp: copy the folder again, or pack it "
+              "again\n");
+}
+
+}  // namespace
+}  // namespace thunderc::commands
