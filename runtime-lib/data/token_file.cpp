@@ -203,7 +203,24 @@ std::uint32_t TokenFile::operator[](std::uint64_t index) const {
 }
 
 void TokenFile::read(std::uint64_t first, std::span<std::int64_t> out) const {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = (*this)[first + i];
+    const std::byte* const from = ids_ + first * width_;
+    const auto widen = [&]<typename T>(T id) {
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            std::memcpy(&id, from + i * sizeof id, sizeof id);
+            out[i] = id;
+        }
+    };
+    if (width_ == 1) return widen(std::uint8_t{});
+    if (width_ == 2) return widen(std::uint16_t{});
+    widen(std::uint32_t{});
+}
+
+void TokenFile::release(std::uint64_t first, std::uint64_t count) const {
+    // With a page that is read the system maps those around it that it has in memory: as many bytes at most.
+    constexpr std::uint64_t around = 65536;
+    const std::uint64_t begin = first * width_, end = begin + count * width_;
+    const std::uint64_t low = begin - std::min(begin, around), high = std::min(end + around, count_ * width_);
+    file_.release({ids_ + low, high - low});
 }
 
 std::uint64_t TokenFile::document_end(std::uint64_t i) const {

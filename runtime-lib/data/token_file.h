@@ -73,6 +73,11 @@ class TokenFile {
     // Ids [first, first + out.size()), widened.
     void read(std::uint64_t first, std::span<std::int64_t> out) const;
 
+    // Of ids that are read here and there: the disk is not asked for what lies around them, and what was read no longer
+    // counts as this process's memory.
+    void read_at_random() const { file_.read_at_random(); }
+    void release(std::uint64_t first, std::uint64_t count) const;
+
     // 0 where the file does not say where documents end.
     std::uint64_t documents() const { return documents_; }
     // The index behind the last id of document i.

@@ -157,6 +157,7 @@ class TokenSamples : public Samples {
             return;
         }
         const TokenFile& file = files_.back();
+        file.read_at_random();
         for (std::size_t i = 0; i < program_.inputs.size(); ++i) {
             const InputSpec& input = program_.inputs[i];
             if (roles_.of[i] != TokenRole::tokens && roles_.of[i] != TokenRole::next_tokens) continue;
@@ -240,6 +241,7 @@ class TokenSamples : public Samples {
             if (kept_ == Documents::separate) document = file.document_of(row_.first);
         }
         file.read(row_.first, std::span(row_.ids).first(row_.count));
+        file.release(row_.first, row_.count);
         std::fill(row_.ids.begin() + static_cast<std::ptrdiff_t>(row_.count), row_.ids.end(), 0);
         std::fill(row_.trained.begin(), row_.trained.end(), 1);
         if (file.has_mask())

@@ -110,10 +110,15 @@ MappedFile::~MappedFile() {
 
 void MappedFile::release(std::span<const std::byte> part) const {
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
-    const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(part.data()) + part.size()) / page * page;
+    // Pages of which it is a part are read again where somebody else still wants them.
+    const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
+    const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(part.data()) + part.size() + page - 1) / page * page;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): pages are found by arithmetic on addresses
     if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+void MappedFile::read_at_random() const {
+    if (data_ != nullptr) madvise(const_cast<std::byte*>(data_), size_, MADV_RANDOM);
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {

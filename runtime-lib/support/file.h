@@ -26,6 +26,8 @@ class MappedFile {
 
     // Says that these bytes will not be read again soon: they no longer count as this process's memory.
     void release(std::span<const std::byte> part) const;
+    // Says that small parts will be read here and there: the disk is not asked for what lies around them.
+    void read_at_random() const;
 
   private:
     std::string path_;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sources of packed tokens: several, documents and their boundaries, damaged ones.
+#include <sys/resource.h>
+
 #include <set>
 
 #include "data/batch_source.h"
@@ -265,6 +267,36 @@ TEST_F(TokenSamplesTest, DamagedFilesAreRefusedOrLeftOut) {
     options.data = path("absent.bin");
     EXPECT_EQ(error_of([&] { open(); }),
               cat("error: no such file: ", options.data, "\nhelp: check the name of the file"));
+}
+
+double peak_megabytes() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+// A sparse file, which takes no room on the disk: rows of places all over it are read, and none of it is kept.
+TEST_F(TokenSamplesTest, ATrillionTokensTakeNoMemory) {
+    pack("x.bin", 0, {9});
+    struct Header {
+        char magic[8];
+        std::uint32_t version, width;
+        std::uint64_t count, vocabulary, checksum, documents, flags, header_checksum;
+    } header{{'t', 'h', 'u', 'n', 'd', 't', 'o', 'k'}, 1, 1, 1'000'000'000'000, 100, 0, 0, 0, 0};
+    Checksum sum;
+    sum.add(&header, sizeof header - 8);
+    header.header_checksum = sum.value();
+    write_file(path("large.bin"), std::string(reinterpret_cast<const char*>(&header), sizeof header));
+    std::error_code error;
+    std::filesystem::resize_file(path("large.bin"), sizeof header + header.count, error);
+    if (error) GTEST_SKIP() << "no file may be that large here: " << error.message();
+    options.data = cat(path("large.bin"), ":0.9,", path("x.bin"), ":0.1");
+    const auto source = open();
+    std::vector<std::byte> batch(batch_bytes);
+    source->load(0, 0, 0, batch);
+    const double before = peak_megabytes();
+    for (std::int64_t step = 0; step < 4000; ++step) source->load(step, 1'000'000'007 * step, 0, batch);
+    EXPECT_LT(peak_megabytes(), before + 8);  // 8000 rows, a page and more each, are 32 MB and more
 }
 
 // A run whose file is cut while it is mapped says so.
