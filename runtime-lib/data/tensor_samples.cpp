@@ -35,15 +35,24 @@ struct Shard {
 
 Shard open_shard(const std::string& path) {
     Shard shard{.path = path, .mapped = {}, .file = std::nullopt, .tensors = {}};
+    // What is in a file and is no tensor is damage; one that cannot be opened or mapped now may be whole.
+    const auto parse = [](auto&& body) {
+        try {
+            body();
+        } catch (const Error& error) {
+            throw DamagedFile(error);
+        }
+    };
     if (!is_folder(path)) {
-        shard.file.emplace(path);
+        static_cast<void>(MappedFile(path));
+        parse([&] { shard.file.emplace(path); });
         shard.tensors.assign(shard.file->tensors().begin(), shard.file->tensors().end());
         return shard;
     }
     for (const std::string& name : names_in(path)) {
         if (!name.ends_with(".npy")) continue;
         shard.mapped.emplace_back(join_path(path, name));
-        shard.tensors.push_back(read_npy(shard.mapped.back().bytes(), join_path(path, name)));
+        parse([&] { shard.tensors.push_back(read_npy(shard.mapped.back().bytes(), join_path(path, name))); });
         shard.tensors.back().name = name.substr(0, name.size() - 4);
     }
     return shard;
@@ -60,6 +69,9 @@ std::vector<std::string> shards_of(const std::string& path) {
     std::vector<std::string> shards;
     for (const std::string& name : names_in(path)) {
         const std::string inner = join_path(path, name);
+        if (is_folder(inner) && names_in(inner).empty())
+            fail(cat("the folder ", inner, " is empty, or cannot be read"),
+                 "fill it, remove it, or check its permissions");
         if (name.ends_with(".safetensors") || (is_folder(inner) && has_npy(inner))) shards.push_back(inner);
     }
     return shards;
@@ -85,8 +97,8 @@ class TensorSamples : public Samples {
             for (const std::string& shard : shards_of(path)) {
                 try {
                     shards_.push_back(open_shard(shard));
-                } catch (const Error& error) {
-                    if (!options.skip_damaged || !(is_file(shard) || is_folder(shard))) throw;
+                } catch (const DamagedFile& error) {
+                    if (!options.skip_damaged) throw;
                     damaged_.push_back(error.message());
                     continue;
                 }

@@ -149,10 +149,12 @@ class TokenSamples : public Samples {
     }
 
     void add_file(const std::string& path, const std::string& name, const Options& options) {
+        // One that cannot be opened or mapped now may be whole: it is never left out.
+        if (options.skip_damaged) static_cast<void>(MappedFile(path));
         try {
             files_.emplace_back(path);
         } catch (const Error& error) {
-            if (!options.skip_damaged || !is_file(path)) throw;
+            if (!options.skip_damaged) throw;
             damaged_.push_back(error.message());
             return;
         }
