@@ -30,11 +30,11 @@ constexpr Field fields[] = {{"learning_rate", 0, DType::f64},
                             {"clip_factor", rule_end + 32, DType::f32},
                             {"rounding", rule_end + 40, DType::i64}};
 // What the host knows, and the text says by other means: where a plan places them the struct has loss_scale, which no
-// plan knows of.
+// plan knows of, nor of most_grad_norm at the end.
 constexpr Field flags[] = {{"first_micro_step", rule_end + 36, DType::boolean},
                            {"decay_all", rule_end + 37, DType::boolean},
                            {"last_micro_step", rule_end + 38, DType::boolean}};
-static_assert(rule_end + 48 == step_scalars_bytes);
+static_assert(rule_end + 56 == step_scalars_bytes);
 
 // Which number of its rule "adamw.beta2" is.
 std::optional<std::size_t> index_of_number(std::string_view scalar) {

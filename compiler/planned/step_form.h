@@ -44,7 +44,7 @@ double loss_divisor(const LossForm& form, const std::vector<double>& weights, st
 
 // Of a loss of terms: what its weights are called. As many as there are lie behind StepScalars.
 std::string loss_weight_scalar(std::size_t k);
-inline constexpr std::int64_t step_scalars_bytes = 160;  // of StepScalars
+inline constexpr std::int64_t step_scalars_bytes = 168;  // of StepScalars
 std::int64_t step_scalars_bytes_with(const LossForm& form);
 
 // The scalar by which numbers are drawn: the seed of the run.

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view format = "thunder-checkpoint";
 constexpr std::int64_t checkpoint_version = 1;
-constexpr std::string_view made_by_prefix = "made_by.";  // of keys in the metadata
+constexpr std::string_view made_by_prefix = "made_by.", kept_prefix = "kept.";  // of keys in the metadata
 
 // The type of the parameters that train: what it says of a frozen one is in how many digits this program holds it, and
 // no part of what a checkpoint means.
@@ -275,6 +275,7 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
                                                                  {"warmup", cat(progress.warmup)},
                                                                  {std::string(checksum_key), ""}};
     for (const auto& [name, value] : progress.made_by) metadata.emplace_back(cat(made_by_prefix, name), value);
+    for (const auto& [name, value] : progress.kept) metadata.emplace_back(cat(kept_prefix, name), value);
     if (progress.skipped > 0) metadata.emplace_back("skipped", cat(progress.skipped));
     if (progress.loss_scale > 0) {
         metadata.emplace_back("loss_scale", cat(progress.loss_scale));
@@ -288,7 +289,7 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
     return path;
 }
 
-void prune_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t keep_every) {
+void prune_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t keep_every, std::int64_t spared) {
     for (const std::string& name : names_in(folder)) {
         if (name.starts_with("step-") && name.ends_with(".tmp")) unlink(join_path(folder, name).c_str());
     }
@@ -296,7 +297,7 @@ void prune_checkpoints(const std::string& folder, std::int64_t keep, std::int64_
     const auto all = steps_in(folder);
     for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) {
         const auto& [step, path] = all[i];
-        if (keep_every == 0 || step % keep_every != 0) unlink(path.c_str());
+        if (step != spared && (keep_every == 0 || step % keep_every != 0)) unlink(path.c_str());
     }
 }
 
@@ -323,6 +324,8 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
     if (!entry(file, "steps").empty()) progress.steps = number<std::int64_t>(file, "steps");
     if (!entry(file, "warmup").empty()) progress.warmup = number<std::int64_t>(file, "warmup");
     progress.made_by = made_by_in(file);
+    for (const auto& [name, value] : file.metadata())
+        if (name.starts_with(kept_prefix)) progress.kept[name.substr(kept_prefix.size())] = value;
     if (!entry(file, std::string(average_state)).empty())
         progress.ema = number<double>(file, std::string(average_state));
     if (!entry(file, "skipped").empty()) progress.skipped = number<std::int64_t>(file, "skipped");

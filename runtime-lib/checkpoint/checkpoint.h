@@ -44,7 +44,8 @@ struct Progress {
     // Of a dynamic scale of the loss: the next step's, and the steps since it last changed; 0: there is none.
     double loss_scale = 0;
     std::int32_t loss_scale_good = 0;
-    bool ema_begun = true;  // a step was taken since the average was a copy of the parameters
+    std::map<std::string, std::string> kept{};  // what parts of the trainer go on with, as text, by their names
+    bool ema_begun = true;                      // a step was taken since the average was a copy of the parameters
     // Frozen parameters that the checkpoint has in a narrow type and this program holds in f32; that type.
     std::size_t rounded = 0;
     std::string_view rounded_to{};
@@ -81,8 +82,8 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
                              const World& world, Stream& stream);
 
 // Removes all but the newest `keep` and those of steps that `keep_every` divides, and what an interrupted writer left.
-// 0 of `keep`: all stay; of `keep_every`: none but the newest.
-void prune_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t keep_every);
+// 0 of `keep`: all stay; of `keep_every`: none but the newest. That of the step `spared` stays.
+void prune_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t keep_every, std::int64_t spared = -1);
 
 // Reads what this rank holds of one into the arenas, the average of the weights too where both have one. Another
 // program's is refused with what differs; nothing is changed before all was checked.

@@ -20,19 +20,20 @@ struct Clipping {
     float grad_norm, clip_factor;
 };
 
-// `most` 0: no clipping; `loss_scale` 0: the loss was not scaled. The sum is finite where all gradients are: in double
+// `most` 0: no clipping; `loss_scale` 0: the loss was not scaled, and no step is skipped; 1: it was not either, but
+// steps may be. `limit`: above which norm one is; 0: none. The sum is finite where all gradients are: in double
 // no square of a float overflows. Where nothing is scaled, a norm that is no number passes on into the factor, and so
 // into the parameters: the step's loss says so.
-THUNDER_HOST_DEVICE inline Clipping clipping_of(double squares, double most, float loss_scale) {
+THUNDER_HOST_DEVICE inline Clipping clipping_of(double squares, double most, float loss_scale, double limit) {
     const bool scaled = loss_scale != 0;
     const double norm = scaled ? sqrt(squares) / static_cast<double>(loss_scale) : sqrt(squares);
     const double factor = most / (norm + 1e-6);
     const float clip = most > 0 ? static_cast<float>(factor > 1.0 ? 1.0 : factor) : 1.0F;
     if (!scaled) return {static_cast<float>(norm), clip};
-    const bool finite = squares - squares == 0;
+    const bool taken = squares - squares == 0 && !(limit > 0 && norm > limit);
     // The inverse as torch has it, and of a power of two an exact one.
     const auto inverse = static_cast<float>(1 / static_cast<double>(loss_scale));
-    return {static_cast<float>(norm), finite ? clip * inverse : skipped_step};
+    return {static_cast<float>(norm), taken ? clip * inverse : skipped_step};
 }
 
 // ---- the scale, as torch's _amp_update_scale_ makes it -------------------------------------------------------------

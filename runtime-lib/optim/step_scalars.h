@@ -30,6 +30,7 @@ struct StepScalars {
 
     // written by the host before a step
     std::uint64_t rounding = 0;  // of parameters in bf16, see rounding.h; 0: to the nearest
+    double most_grad_norm = 0;   // where steps may be skipped: one with a larger norm is; 0: none
 };
 
 // Behind them, where a run has groups of parameters, lie the rule's numbers of each group: most_numbers doubles. From

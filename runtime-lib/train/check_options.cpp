@@ -63,14 +63,18 @@ void check_data(const Options& o) {
 
 void check_evaluation(const Options& o, const ProgramSpec& program) {
     if (!evaluates(o)) {
-        if (o.eval_only || o.eval_batches > 0 || o.eval_every > 0)
+        if (o.eval_only || o.eval_batches > 0 || o.eval_every > 0 || o.keep_best || o.early_stop > 0)
             fail_usage(cat(o.eval_only          ? "--eval-only"
                            : o.eval_batches > 0 ? "--eval-batches"
-                                                : "--eval-every",
+                           : o.eval_every > 0   ? "--eval-every"
+                           : o.keep_best        ? "--keep-best"
+                                                : "--early-stop",
                            " has nothing to evaluate"),
                        "add --eval-data PATH for packed tokens, or --eval-feed FILE for fixed batches");
         return;
     }
+    if (o.keep_best && o.checkpoint.empty())
+        fail_usage("--keep-best is about checkpoints, and none are written", "add --checkpoint DIR");
     if (!o.eval_data.empty() && !o.eval_feed.empty())
         fail_usage("--eval-data and --eval-feed exclude each other", "leave one of them away");
     if (!program.not_evaluated.why.empty())
@@ -78,11 +82,36 @@ void check_evaluation(const Options& o, const ProgramSpec& program) {
                    std::string(program.not_evaluated.help));
 }
 
+void check_bad_steps(const Options& o) {
+    using OnNan = Options::OnNan;
+    if (o.on_nan == OnNan::stop) {
+        if (o.spike_factor > 0 || o.spike_window > 0 || o.nan_limit > 0)
+            fail_usage(cat(o.spike_factor > 0   ? "--spike-factor"
+                           : o.spike_window > 0 ? "--spike-window"
+                                                : "--nan-limit",
+                           " is about steps that are not taken, and --on-nan is stop"),
+                       "add --on-nan skip, or --on-nan rollback");
+        return;
+    }
+    if (o.spike_window > 0 && o.spike_factor == 0)
+        fail_usage("--spike-window is the window of --spike-factor, which is not given", "add --spike-factor 10");
+    if (o.loss_scaling == Options::LossScaling::dynamic)
+        fail_usage("--on-nan and --loss-scale dynamic exclude each other: a dynamic scale skips steps by itself",
+                   "leave --on-nan away, or give a fixed --loss-scale");
+    if (o.on_nan != OnNan::rollback) return;
+    if (o.checkpoint.empty())
+        fail_usage("--on-nan rollback goes back to a checkpoint, and none are written", "add --checkpoint DIR");
+    if (o.data.empty() && o.data_schedule.empty() && !o.eval_only)
+        fail_usage("--on-nan rollback goes on with other data, and --feed has the same batch for a step each time",
+                   "train on --data, or choose --on-nan skip");
+}
+
 }  // namespace
 
 void check_options(const Options& o, const ProgramSpec& program) {
     const std::string help = "train --help says what there is";
     check_evaluation(o, program);
+    check_bad_steps(o);
     check_data(o);
     if (o.data.empty() && o.data_schedule.empty() && o.feed.empty() && !o.eval_only)
         fail_usage("nothing to train on", "--data PATH for packed tokens, or --feed FILE for fixed batches");

@@ -50,6 +50,9 @@ void add_data(std::string& all, const std::string& value, const Place& place);
 
 // Those that say where batches come from, and what they are.
 void add_data_flags(std::vector<Flag>& flags);
+// Those of steps that are not taken, and of evaluations that decide.
+void add_bad_step_flags(std::vector<Flag>& flags);
+void add_best_flags(std::vector<Flag>& flags);
 // Those of what a run shows beside its log.
 void add_watch_flags(std::vector<Flag>& flags);
 

@@ -52,10 +52,8 @@ std::string json_line(const StepReport& report) {
                ",\"tokens_per_second\":", digits("%.1f", tokens_per_second(report)),
                report.mfu > 0 ? cat(",\"mfu\":", digits("%.6g", report.mfu)) : "",
                report.memory > 0 ? cat(",\"memory\":", report.memory) : "",
-               report.loss_scale > 0
-                   ? cat(",\"loss_scale\":", digits("%.9g", report.loss_scale), ",\"skipped\":", report.skipped)
-                   : "",
-               "}");
+               report.loss_scale > 0 ? cat(",\"loss_scale\":", digits("%.9g", report.loss_scale)) : "",
+               report.may_skip ? cat(",\"skipped\":", report.skipped) : "", "}");
 }
 
 std::string json_line(const EvaluationReport& report) {

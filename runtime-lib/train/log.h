@@ -14,9 +14,9 @@ struct StepReport {
     double loss = 0, grad_norm = 0, lr = 0;
     std::int64_t tokens = 0;  // of this step, all ranks
     double ms = 0;
-    // Where the loss was scaled: by what, whether the step was skipped, and how many were, it included; 0: it was not.
-    double loss_scale = 0;
-    bool was_skipped = false;
+    double loss_scale = 0;  // what the loss was multiplied by; 0: it was not
+    // Where steps may be skipped: whether this one was, and how many were, it included.
+    bool may_skip = false, was_skipped = false;
     std::int64_t skipped = 0;
     double mfu = 0;            // the part that products take of what the device can do at most; 0: not known
     std::uint64_t memory = 0;  // bytes that this process takes: of a GPU, or else of the host; 0: not known

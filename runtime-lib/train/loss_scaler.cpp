@@ -54,7 +54,9 @@ void LossScaler::begin(std::byte* scalars, const Progress& progress, const Weigh
     if (!is_on()) return;
     StepNumbers numbers(program_, options_);
     const bool goes_on = is_dynamic() && progress.loss_scale > 0;
-    const double first = is_dynamic() ? loss_scale_start(options_) : options_.loss_scale;
+    const double first = is_dynamic()                                           ? loss_scale_start(options_)
+                         : options_.loss_scaling == Options::LossScaling::fixed ? options_.loss_scale
+                                                                                : 1;
     numbers.scale.scale = static_cast<float>(goes_on ? progress.loss_scale : first);
     numbers.scale.good = goes_on ? progress.loss_scale_good : 0;
     numbers.scale.skipped = progress.skipped;
@@ -97,8 +99,10 @@ void LossScaler::read(const StepNumbers& numbers, StepReport& report, Progress& 
         progress.ema_begun = true;  // by this step at the latest: none is skipped
         return;
     }
-    report.loss_scale = static_cast<double>(numbers.scalars.loss_scale);
-    report.loss /= report.loss_scale;
+    report.loss /= static_cast<double>(numbers.scalars.loss_scale);
+    if (options_.loss_scaling != Options::LossScaling::off)
+        report.loss_scale = static_cast<double>(numbers.scalars.loss_scale);
+    report.may_skip = true;
     report.was_skipped = is_skipped(numbers.scalars.clip_factor);
     report.skipped = numbers.scale.skipped;
     next_scale_ = static_cast<double>(numbers.scale.scale);
@@ -127,6 +131,7 @@ std::string LossScaler::end_of_run(const StepReport& report) const {
                    count_text(static_cast<std::uint64_t>(skipped_in_a_row_), "step"), " in a row that ",
                    skipped_in_a_row_ == 1 ? "was" : "were", " skipped");
     }
+    if (report.was_skipped && options_.on_nan != Options::OnNan::stop) return "";  // BadSteps judges it
     if (!std::isfinite(report.loss)) return cat("the loss is ", not_finite(report.loss), " at step ", report.step);
     if (!std::isfinite(report.grad_norm))
         return cat("the gradient's norm is ", not_finite(report.grad_norm), " at step ", report.step,

@@ -21,7 +21,7 @@ class LossScaler {
   public:
     LossScaler(const ProgramSpec& program, const Options& options) : program_(program), options_(options) {}
 
-    bool is_on() const { return options_.loss_scaling != Options::LossScaling::off; }
+    bool is_on() const { return options_.skips_steps(); }
 
     // `scalars`: what StepNumbers lie in on the device. The run begins, or goes on.
     void begin(std::byte* scalars, const Progress& progress, const WeightAverage& average, Stream& stream);

@@ -3,6 +3,8 @@
 
 #include <sys/resource.h>
 
+#include <iterator>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -53,6 +55,18 @@ std::string memory_line(int rank, const MemoryUse& use) {
     }
     return line + cat(",\"arenas\":", sum, ",\"average\":", use.average, ",\"workspace\":", use.workspace,
                       ",\"staging\":", use.staging, ",\"process_peak\":", use.process_peak, "}");
+}
+
+std::byte** place_of(TrainingArenas& arenas, Arena arena) {
+    std::byte** const places[] = {&arenas.parameters, &arenas.gradients,     &arenas.optimizer, &arenas.saved,
+                                  &arenas.scratch,    &arenas.constants,     &arenas.batch,     &arenas.narrow_copies,
+                                  &arenas.gathered,   &arenas.unit_gradients};
+    static_assert(std::size(places) == static_cast<std::size_t>(Arena::count));
+    return places[static_cast<std::size_t>(arena)];
+}
+
+std::uint64_t MemoryUse::taken(bool gpu) const {
+    return gpu ? std::accumulate(arenas.begin(), arenas.end(), average + workspace) : process_peak;
 }
 
 void write_memory(const std::string& path, const MemoryUse& mine, Communicator& communicator) {

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "train/arenas.h"
 #include "train/program.h"
 
 namespace thunder {
@@ -16,6 +18,9 @@ class Communicator;
 // The planned arenas, and what this run keeps beside them: "memory 5.2 GB: parameters 0.4 GB, ...".
 std::string memory_text(const ArenaBytes& arenas, std::size_t average);
 
+// Where the arenas of a program say that one lies.
+std::byte** place_of(TrainingArenas& arenas, Arena arena);
+
 // In bytes, of one rank.
 struct MemoryUse {
     std::array<std::uint64_t, static_cast<std::size_t>(Arena::count)> arenas{};  // what the device gave for each
@@ -23,6 +28,9 @@ struct MemoryUse {
     std::uint64_t workspace = 0;     // of calls and of the libraries below them, which is in no plan
     std::uint64_t staging = 0;       // of the host: what is copied to and from the device
     std::uint64_t process_peak = 0;  // of the host: the most that was resident, code and libraries included
+
+    // What is said of it in a number: of a GPU what was planned and what was taken beside it, else the process's.
+    std::uint64_t taken(bool gpu) const;
 };
 
 // {"rank":0,"parameters":4096,...,"arenas":123456,"average":0,"workspace":0,"staging":8192,"process_peak":31457280};

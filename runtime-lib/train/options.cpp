@@ -16,6 +16,7 @@
 #include "support/file.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "train/bad_steps.h"
 #include "train/buffers.h"
 #include "train/check_options.h"
 #include "train/ending.h"
@@ -206,6 +207,8 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
             if (o.ema >= 1) place.reject(value, expected);
         });
 
+    add_bad_step_flags(flags);
+
     group = "Evaluation (of the same batches each time, by the forward pass alone)";
     add("eval-data", "PATH", "files, as --data takes them, that the loss is evaluated on",
         [](Options& o, const std::string& value, const Place& place) { add_data(o.eval_data, value, place); });
@@ -215,6 +218,7 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     add("eval-batches", "N",
         "batches of an evaluation, each of a step's rows (default: 10, or all that --eval-feed has)",
         count(&Options::eval_batches, 1));
+    add_best_flags(flags);
     add("eval-only", "", "evaluate the parameters of --init or --resume, print the loss as JSON, and train nothing",
         flag(&Options::eval_only));
 
@@ -444,6 +448,9 @@ std::string help_text(const ProgramSpec& program, const Options& o) {
                                      {"seed", cat(o.seed)},
                                      {"steps", cat(o.steps)},
                                      {"log-every", cat(o.log_every)},
+                                     {"on-nan", std::string(name_of(o.on_nan))},
+                                     {"spike-window", cat(spike_window(o))},
+                                     {"nan-limit", cat(nan_limit(o))},
                                      {"eval-every", cat(eval_every(o))},
                                      {"grad-accum", cat(o.grad_accum)},
                                      {"buffers", std::string(name_of(o.buffers))},

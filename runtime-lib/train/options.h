@@ -77,7 +77,12 @@ struct Options {
     double loss_scale = 0;                 // a fixed one
     double loss_scale_start = 0;           // of a dynamic one; 0: 65536
     std::int64_t loss_scale_interval = 0;  // 0: 2000
-    double ema = 0;                        // decay of the average of weights; 0: there is none
+    // What is done with a step whose gradient is no number, or far larger than those before.
+    enum class OnNan : std::uint8_t { stop, skip, rollback } on_nan = OnNan::stop;
+    double spike_factor = 0;        // from how many times the median norm on it is far larger; 0: never
+    std::int64_t spike_window = 0;  // of how many steps; 0: 100
+    std::int64_t nan_limit = 0;     // such steps in a row, or ways back, that end the run; 0: 10
+    double ema = 0;                 // decay of the average of weights; 0: there is none
     std::int64_t grad_accum = 1;
     bool grad_accum_given = false;
     bool change_batch = false;  // a run that goes on may take other numbers of rows
@@ -87,6 +92,8 @@ struct Options {
     std::int64_t eval_every = 0;       // 0: 100
     std::int64_t eval_batches = 0;     // 0: all of a feed, ten of tokens
     bool eval_only = false;
+    bool keep_best = false;       // the checkpoint of the lowest loss
+    std::int64_t early_stop = 0;  // evaluations without a lower loss that end the run; 0: never
 
     // what is written
     std::string log;
@@ -117,6 +124,9 @@ struct Options {
     std::string timeline;
 
     std::string program_folder;  // where train.json, weights and constants lie
+
+    // Whether a step may leave everything as it was, as the device finds.
+    bool skips_steps() const { return loss_scaling != LossScaling::off || on_nan != OnNan::stop; }
 };
 
 std::string_view name_of(Options::Documents documents);

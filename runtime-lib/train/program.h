@@ -103,6 +103,7 @@ struct ProgramSpec {
     std::string_view schedule{};                  // a hash of what a step does, in which order: alike on all ranks
 
     bool is_sharded() const { return !streams.empty(); }
+    std::size_t bytes_of(Arena arena) const { return arena_bytes[static_cast<std::size_t>(arena)]; }
 };
 
 // The rule that steps the program's parameters.

@@ -164,4 +164,13 @@ void leave_out_damaged(std::vector<std::string>& checkpoints, const Options& opt
     checkpoints.resize(std::min<std::size_t>(left, checkpoints.size()));
 }
 
+void lock_checkpoints(std::optional<FolderLock>& lock, const Options& options, const World& world, Console& console) {
+    if (options.checkpoint.empty() || options.eval_only || !world.is_first()) return;
+    check_folder(options.checkpoint);
+    lock.emplace(options.checkpoint);
+    if (const std::string& why = lock->not_locked(); !why.empty())
+        console.line(cat("note: ", options.checkpoint, " cannot be locked (", why,
+                         "): see to it that no other run writes there"));
+}
+
 }  // namespace thunder

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "data/batch_source.h"
+#include "support/file.h"
 #include "train/options.h"
 
 namespace thunder {
@@ -32,5 +34,8 @@ DataStart data_start_of(const Progress& progress, const std::string& checkpoint)
 // each was asked for; the first one reads them, for all.
 void leave_out_damaged(std::vector<std::string>& checkpoints, const Options& options, Communicator& communicator,
                        const World& world, Console& console);
+
+// From before the folder of checkpoints is looked at until the end nobody else writes there: of the rank that does.
+void lock_checkpoints(std::optional<FolderLock>& lock, const Options& options, const World& world, Console& console);
 
 }  // namespace thunder

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/states.h"
 
+#include "device/api.h"
 #include "optim/rules/info.h"
 #include "support/error.h"
 #include "support/text.h"
@@ -70,6 +71,16 @@ OptimizerStates states_of(const ProgramSpec& program, const Options& options, in
 std::vector<std::int64_t> dims_of_state(const ProgramSpec& program, const OptimizerStates::OfParameter& of,
                                         std::size_t state) {
     return dims_of_state(rule_of(program).shape_of_state(state, of.stepped), of.parameter->shape);
+}
+
+void make_narrow_copies(const ProgramSpec& program, const TrainingArenas& arenas, Stream& stream) {
+    const std::size_t bytes = program.bytes_of(Arena::narrow_copies);
+    if (bytes == 0) return;
+    Output copies;
+    copies.data = arenas.narrow_copies;
+    copies.dtype = program.compute;
+    convert(copies, reinterpret_cast<const float*>(arenas.parameters),
+            static_cast<std::int64_t>(bytes / size_of(program.compute)), stream);
 }
 
 }  // namespace thunder

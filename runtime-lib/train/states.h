@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "optim/state_layout.h"
+#include "train/arenas.h"
 #include "train/options.h"
 #include "train/program.h"
 #include "train/world.h"
@@ -30,6 +31,10 @@ OptimizerStates states_of(const ProgramSpec& program, const Options& options, in
 
 // Elements from one state to the next where each is laid out like what trains.
 std::int64_t trained_elements(const ProgramSpec& program);
+
+// Products read the parameters in a narrow type: as they are before the first step, from which on the optimizer writes
+// them.
+void make_narrow_copies(const ProgramSpec& program, const TrainingArenas& arenas, Stream& stream);
 
 // The dimensions of a state of a parameter.
 std::vector<std::int64_t> dims_of_state(const ProgramSpec& program, const OptimizerStates::OfParameter& of,

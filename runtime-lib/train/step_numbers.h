@@ -21,14 +21,14 @@ struct StepNumbers {
     StepScalars scalars;
     std::vector<double> groups;  // most_numbers of each
     std::vector<float> loss_weights;
-    bool scaled;                       // the loss is
+    bool scaled;                       // the loss is, perhaps by 1, as where steps may be skipped
     std::vector<double> after_skip{};  // of the run, then of each group
     LossScale scale{};
 
     StepNumbers(const ProgramSpec& program, const Options& options)
         : groups(options.groups.size() * rules::most_numbers),
           loss_weights(static_cast<std::size_t>(program.loss_weights)),
-          scaled(options.loss_scaling != Options::LossScaling::off) {
+          scaled(options.skips_steps()) {
         if (scaled) after_skip.resize((1 + options.groups.size()) * rules::most_numbers);
     }
 

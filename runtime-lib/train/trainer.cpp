@@ -5,19 +5,17 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
 #include "data/batch_source.h"
-#include "device/api.h"
 #include "device/team.h"
 #include "optim/rounding.h"
-#include "optim/rules/info.h"
 #include "program/transfer.h"
 #include "program/weights.h"
 #include "support/clock.h"
@@ -26,7 +24,9 @@
 #include "support/host_memory.h"
 #include "support/text.h"
 #include "train/average.h"
+#include "train/bad_steps.h"
 #include "train/batch_loader.h"
+#include "train/best.h"
 #include "train/buffers.h"
 #include "train/device_options.h"
 #include "train/ending.h"
@@ -46,14 +46,6 @@
 
 namespace thunder {
 
-namespace {
-
-std::size_t arena_bytes(const ProgramSpec& program, Arena arena) {
-    return program.arena_bytes[static_cast<std::size_t>(arena)];
-}
-
-}  // namespace
-
 struct Trainer::State {
     State(const ProgramSpec& p, const Options& o)
         : program(p),
@@ -68,6 +60,8 @@ struct Trainer::State {
           segments(segments_of(program, options, communicator->rank())),
           average(program, options.ema, segments),
           scaler(program, options),
+          bad_steps(options),
+          best(options),
           cut{communicator->world(), communicator->rank(), options.grad_accum, program.batch},
           loader(program, cut) {
         world.together([] {});  // other ranks' command lines are in order
@@ -82,14 +76,10 @@ struct Trainer::State {
     }
 
     void allocate() {
-        std::byte** const places[] = {
-            &arenas.parameters, &arenas.gradients, &arenas.optimizer,     &arenas.saved,    &arenas.scratch,
-            &arenas.constants,  &arenas.batch,     &arenas.narrow_copies, &arenas.gathered, &arenas.unit_gradients};
-        static_assert(std::size(places) == static_cast<std::size_t>(Arena::count));
         const ArenaBytes sizes = arena_sizes();
-        for (std::size_t i = 0; i < std::size(places); ++i) {
+        for (std::size_t i = 0; i < memory.size(); ++i) {
             memory[i] = device.allocate(sizes[i]);
-            *places[i] = memory[i].data();
+            *place_of(arenas, static_cast<Arena>(i)) = memory[i].data();
         }
         average.allocate(device);
         const StepNumbers numbers(program, options);
@@ -181,9 +171,15 @@ struct Trainer::State {
         report.ms = step.ended - since;
         if (const std::string why = scaler.end_of_run(report); !why.empty())
             world.fail_as_one(why, help_of_no_number(numbers.loss_weights));
-        report.memory = memory_taken();
+        const bool bad = bad_steps.add(report, progress);
+        report.memory = memory_use().taken(device.is_gpu());
         watch.step(report, cut.micro_steps, last);
         if (const auto warning = scaler.warning(report)) console.line(*warning);
+        if (!bad) return;
+        if (const std::string why = bad_steps.end_of_run(report); !why.empty())
+            world.fail_as_one(why, "a lower --lr, a longer --warmup, or a look at the data of these steps may help");
+        watch.event(report.step, cat("step ", report.step, " is skipped: ", bad_steps.why(report)));
+        if (bad_steps.goes_back() && !bad_step) bad_step = report.step;
     }
 
     // All that may fail before the first step, which ranks do not need one another for.
@@ -206,7 +202,7 @@ struct Trainer::State {
         world.on_read({});
         waiting.reset();
         scaler.begin(scalars(), progress, average, stream);
-        make_narrow_copies();
+        make_narrow_copies(program, arenas, stream);
         if (evaluation) console.line(evaluation->describe());
         if (options.eval_only) return;
         for (const std::string& note : source->notes())
@@ -218,7 +214,7 @@ struct Trainer::State {
 
     // Parameters and optimizer state: from a checkpoint, or from where --init says.
     void start() {
-        std::size_t all = arena_bytes(program, Arena::parameters);
+        std::size_t all = program.bytes_of(Arena::parameters);
         if (options.resume) all += arena_sizes()[static_cast<std::size_t>(Arena::optimizer)] + average.bytes();
         waiting.emplace(console, options.resume ? "reading the checkpoint" : "reading weights",
                         static_cast<double>(all));
@@ -236,6 +232,9 @@ struct Trainer::State {
             }
             options.seed = progress.seed;
             console.line(cat("goes on from ", checkpoints.back()));
+            last_checkpoint = checkpoints.back();
+            bad_steps.begin(progress);
+            best.begin(progress);
             if (progress.ema == 0) average.begin(arenas.parameters, stream);
             last = last_step(program, options, cut, progress);
             if (options.eval_only) return;
@@ -255,51 +254,50 @@ struct Trainer::State {
         average.begin(arenas.parameters, stream);
     }
 
-    // Products read the parameters in a narrow type; from the first step on the optimizer writes these.
-    void make_narrow_copies() {
-        const std::size_t bytes = arena_bytes(program, Arena::narrow_copies);
-        if (bytes == 0) return;
-        Output copies;
-        copies.data = arenas.narrow_copies;
-        copies.dtype = program.compute;
-        convert(copies, reinterpret_cast<const float*>(arenas.parameters),
-                static_cast<std::int64_t>(bytes / size_of(program.compute)), stream);
-    }
-
-    // From before the folder is looked at until the end nobody else writes there.
-    void lock_checkpoints() {
-        if (options.checkpoint.empty() || options.eval_only || !world.is_first()) return;
-        check_folder(options.checkpoint);
-        checkpoint_lock.emplace(options.checkpoint);
-        if (const std::string& why = checkpoint_lock->not_locked(); !why.empty())
-            console.line(cat("note: ", options.checkpoint, " cannot be locked (", why,
-                             "): see to it that no other run writes there"));
-    }
-
     void save_checkpoint() {
         agree_on_buffers(program, options, *communicator, arenas.parameters, stream);
-        const std::string path =
+        last_checkpoint =
             write_checkpoint(options.checkpoint, program, arenas, states, average, progress, world, stream);
-        if (world.is_first()) prune_checkpoints(options.checkpoint, options.keep, options.keep_every);
-        console.line(cat("checkpoint ", path));
+        if (world.is_first()) {
+            if (best.kept_step() == progress.step) best.write(options.checkpoint, last_checkpoint);
+            prune_checkpoints(options.checkpoint, options.keep, options.keep_every, best.kept_step());
+        }
+        console.line(cat("checkpoint ", last_checkpoint));
         saved_step = progress.step;
     }
 
-    void save(const std::string& path, const SavedParameters& which) {
-        save_parameters(path, which, program, world, stream);
+    void judge(const EvaluationReport& report) {
+        if (best.add(report, progress) && options.keep_best && saved_step != progress.step) save_checkpoint();
+        if (!best.ends_run() || progress.step >= last) return;
+        last = progress.step;
+        console.line(best.describe());
     }
 
-    // Of a GPU what was planned and what libraries took beside it; of the host what this process ever had.
-    std::uint64_t memory_taken() const {
-        if (!device.is_gpu()) return process_peak();
-        std::uint64_t bytes = average.bytes() + stream.workspace_bytes();
-        for (const Memory& arena : memory) bytes += arena.bytes();
-        for (const auto& other : streams) bytes += other->workspace_bytes();
-        return bytes;
+    // All steps are known. False: one of them was such that the run goes back to the last checkpoint, and on with the
+    // data behind that step: what was before it may have led there.
+    bool settle() {
+        report_steps(0);
+        if (!bad_step) return true;
+        const std::int64_t bad = *std::exchange(bad_step, std::nullopt);
+        const std::int64_t position = progress.data_position - (progress.step - 1 - bad) * cut.global_rows();
+        auto made_by = progress.made_by;
+        world.together(
+            [&] { progress = read_checkpoint(last_checkpoint, program, arenas, states, average, world, stream); });
+        const std::int64_t left_out = position - std::exchange(progress.data_position, position);
+        begin_progress(progress, program, options, cut.global_rows());
+        progress.made_by = std::move(made_by);
+        bad_steps.count_way_back(progress);
+        best.begin(progress);
+        scaler.begin(scalars(), progress, average, stream);
+        make_narrow_copies(program, arenas, stream);
+        reported = saved_step = progress.step;
+        watch.open(progress.step);
+        watch.event(progress.step, cat("back to ", last_checkpoint, " after step ", bad, ": ", left_out,
+                                       " rows of the data are left out"));
+        return false;
     }
 
-    // A line of each rank. On all ranks.
-    void write_memory() {
+    MemoryUse memory_use() const {
         MemoryUse mine;
         for (std::size_t i = 0; i < memory.size(); ++i) mine.arenas[i] = memory[i].bytes();
         mine.average = average.bytes();
@@ -308,7 +306,7 @@ struct Trainer::State {
         mine.staging += loader.staging_bytes();
         for (const StepInFlight& in_flight : in_flights) mine.staging += in_flight.memory.bytes();
         mine.process_peak = process_peak();
-        thunder::write_memory(options.memory, mine, *communicator);
+        return mine;
     }
 
     BatchLoader::Request request(std::int64_t micro_step) {
@@ -343,6 +341,8 @@ struct Trainer::State {
     std::vector<ParameterSegment> segments;
     WeightAverage average;  // over these
     LossScaler scaler;
+    BadSteps bad_steps;
+    BestEvaluation best;
     std::array<Memory, static_cast<std::size_t>(Arena::count)> memory;
     Memory scalar_memory;
     TrainingArenas arenas;
@@ -360,14 +360,15 @@ struct Trainer::State {
     std::optional<FolderLock> checkpoint_lock;  // of the rank that writes
     std::vector<std::string> checkpoints;       // that were there at the start, the oldest first
     Progress progress;
-
-    EndRequest agreed_end;                // of ranks
-    std::int64_t last = 0;                // the step before which the run ends
-    std::int64_t first_step = 0;          // of this process
-    std::int64_t loaded_micro_step = -1;  // what the batch arena holds of this step
-    std::int64_t saved_step = -1;         // of the last checkpoint that this process wrote
-    std::int64_t reported = 0;            // steps that were logged, by this process or an earlier one
-    double last_end = 0;                  // of the last of these, in milliseconds
+    EndRequest agreed_end;                 // of ranks
+    std::int64_t last = 0;                 // the step before which the run ends
+    std::int64_t first_step = 0;           // of this process
+    std::int64_t loaded_micro_step = -1;   // what the batch arena holds of this step
+    std::int64_t saved_step = -1;          // of the last checkpoint that this process wrote
+    std::string last_checkpoint;           // that it wrote, or began from
+    std::optional<std::int64_t> bad_step;  // from which the run is to go back
+    std::int64_t reported = 0;             // steps that were logged, by this process or an earlier one
+    double last_end = 0;                   // of the last of these, in milliseconds
 };
 
 Trainer::Trainer(const ProgramSpec& program, const Options& options)
@@ -375,7 +376,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     State& s = *state_;
     std::signal(SIGXFSZ, SIG_IGN);  // a file larger than allowed is an error of that file, with a message
     s.world.check_mesh();
-    s.world.together([&] { s.lock_checkpoints(); });
+    s.world.together([&] { lock_checkpoints(s.checkpoint_lock, s.options, s.world, s.console); });
     if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);
     leave_out_damaged(s.checkpoints, s.options, *s.communicator, s.world, s.console);
     s.world.together([&] { keep_global_batch(s.options, s.cut, program, s.checkpoints, s.console); });
@@ -391,7 +392,10 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.first_step = s.reported = s.progress.step;
     s.watch.set_peak(s.device.peak_flops(program.compute));
     s.watch.open(s.first_step);
-    if (s.first_step >= s.last && !options.eval_only) s.console.line(nothing_left(s.options, s.first_step, s.last));
+    const std::string ended = s.best.ends_run() ? s.best.describe() : nothing_left(s.options, s.first_step, s.last);
+    if (s.best.ends_run()) s.last = std::min(s.last, s.first_step);
+    if (s.first_step >= s.last && !options.eval_only) s.console.line(ended);
+    if (s.bad_steps.goes_back() && s.last_checkpoint.empty() && !options.eval_only) s.save_checkpoint();
     catch_signals();
 }
 
@@ -422,6 +426,7 @@ MicroStep Trainer::micro_step(std::int64_t micro_step) const {
 
 bool Trainer::begin_step() {
     State& s = *state_;
+    if (!s.options.eval_only && s.progress.step >= s.last) s.settle();
     if (s.options.eval_only || s.progress.step >= s.last || s.end()) return false;
     const std::int64_t step = s.progress.step;
     s.communicator->note_progress(step);
@@ -435,6 +440,7 @@ bool Trainer::begin_step() {
     scalars.learning_rate = learning_rate(o, step);
     s.scaler.set_rule(numbers, s.progress, s.reported < step);
     scalars.max_grad_norm = o.grad_clip;
+    scalars.most_grad_norm = s.bad_steps.most_norm(step);
     scalars.seed = static_cast<std::int64_t>(o.seed);
     scalars.step = step;
     scalars.rounding = o.stochastic_rounding ? rounding_of_step(o.seed, step) : 0;
@@ -479,9 +485,10 @@ void Trainer::gradients_are_ready() {
     for (Stream* stream : s.communication) stream->synchronize();
     const StepScalars read = s.read_numbers().scalars;
     s.check_weight(read);
-    s.save(s.options.dump_gradients, {.trained = s.arenas.gradients,
-                                      .dtype = s.program.gradient_dtype,
-                                      .divided_by = s.scaler.is_on() ? read.loss_scale : 0});
+    const SavedParameters gradients{.trained = s.arenas.gradients,
+                                    .dtype = s.program.gradient_dtype,
+                                    .divided_by = s.scaler.is_on() ? read.loss_scale : 0};
+    save_parameters(s.options.dump_gradients, gradients, s.program, s.world, s.stream);
 }
 
 void Trainer::end_step() {
@@ -496,6 +503,7 @@ void Trainer::end_step() {
     s.note_ends();
     const bool saves = s.options.checkpoint_every > 0 && s.progress.step % s.options.checkpoint_every == 0;
     s.report_steps(saves ? 0 : 1);  // a step whose loss is no number is in no checkpoint
+    if (s.bad_step) return static_cast<void>(s.settle());
     if (saves) s.save_checkpoint();
 }
 
@@ -505,7 +513,7 @@ bool Trainer::begin_evaluation() {
     if (!s.evaluation || s.evaluated_step == step || s.end()) return false;
     // Where a run goes on, what was due behind its last step may not have been done, and the log has lost it.
     if (!s.options.eval_only && !s.evaluation->is_due(step, s.last)) return false;
-    s.report_steps(0);
+    if (!s.settle()) return false;
     s.evaluated_step = step;
     s.evaluation_began = steady_ms();
     s.waiting.emplace(s.console, "evaluating", static_cast<double>(s.evaluation->loads()));
@@ -548,6 +556,7 @@ void Trainer::end_evaluation() {
     report.ms = steady_ms() - s.evaluation_began;
     s.waiting.reset();
     s.watch.evaluation(report);
+    if (!s.options.eval_only) s.judge(report);
     if (s.options.eval_only && s.world.is_first()) std::printf("%s\n", json_line(report).c_str());
     s.loaded_micro_step = -1;
     s.evaluating = false;
@@ -573,14 +582,17 @@ int Trainer::finish() {
     if ((!s.options.save.empty() || !s.options.save_ema.empty()) && s.saved_step != s.progress.step)
         agree_on_buffers(s.program, s.options, *s.communicator, s.arenas.parameters, s.stream);
     if (!s.options.save.empty()) {
-        s.save(s.options.save, {.trained = s.arenas.parameters, .frozen = s.arenas.parameters});
+        save_parameters(s.options.save, {.trained = s.arenas.parameters, .frozen = s.arenas.parameters}, s.program,
+                        s.world, s.stream);
         s.console.line(cat("parameters in ", s.options.save));
     }
     if (!s.options.save_ema.empty()) {
-        s.save(s.options.save_ema, {.trained = s.average.arena(), .dtype = DType::f32, .frozen = s.arenas.parameters});
+        save_parameters(s.options.save_ema,
+                        {.trained = s.average.arena(), .dtype = DType::f32, .frozen = s.arenas.parameters}, s.program,
+                        s.world, s.stream);
         s.console.line(cat("average of weights in ", s.options.save_ema));
     }
-    if (!s.options.memory.empty()) s.write_memory();
+    if (!s.options.memory.empty()) write_memory(s.options.memory, s.memory_use(), *s.communicator);
     s.communicator->finish();
     return 0;
 }

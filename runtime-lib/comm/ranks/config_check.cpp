@@ -14,6 +14,7 @@
 #include "support/file.h"
 #include "support/philox.h"
 #include "support/text.h"
+#include "train/bad_steps.h"
 #include "train/init.h"
 #include "train/loss_scaler.h"
 #include "train/world.h"
@@ -135,6 +136,12 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
                                {"--checkpoint-every", cat(o.checkpoint_every)},
                                {"--resume", yes(o.resume)},
                                {"--dump-gradients", yes(!o.dump_gradients.empty())},
+                               {"--on-nan", std::string(name_of(o.on_nan))},
+                               {"--spike-factor", cat(o.spike_factor)},
+                               {"--spike-window", cat(o.spike_window)},
+                               {"--nan-limit", cat(o.nan_limit)},
+                               {"--keep-best", yes(o.keep_best)},
+                               {"--early-stop", cat(o.early_stop)},
                                {"--ema", cat(o.ema)},
                                {"--save", yes(!o.save.empty())},
                                {"--save-ema", yes(!o.save_ema.empty())},

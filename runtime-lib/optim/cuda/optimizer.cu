@@ -390,7 +390,7 @@ void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elem
 #undef THUNDER_SQUARES
         if (ranks != nullptr) ranks->add(sums, leaves, stream);
         launch("clip_factor", bundled::bundled_clip_factor, 1, 512, stream, &scalars->grad_norm, &scalars->clip_factor,
-               &scalars->max_grad_norm, &scalars->loss_scale, sums, leaves);
+               &scalars->max_grad_norm, &scalars->loss_scale, &scalars->most_grad_norm, sums, leaves);
     });
 }
 

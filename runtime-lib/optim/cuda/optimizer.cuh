@@ -242,13 +242,14 @@ THUNDER_FLOAT_TYPES(BUNDLED_SQUARES)
 // What clipping_of() makes of the sum of leaves.
 THUNDER_KERNEL(512)
 bundled_clip_factor(Global<float> grad_norm, Global<float> clip_factor, Global<const double> max_norm,
-                    Global<const float> loss_scale, Global<const double> sums, std::int64_t leaves) {
+                    Global<const float> loss_scale, Global<const double> limit, Global<const double> sums,
+                    std::int64_t leaves) {
     THUNDER_SHARED(double, shared, 16);
     double sum = 0;
     for (std::int64_t i = thread_index(); i < leaves; i += 512) sum += sums[i];
     sum = block_sum<512>(sum, shared);
     if (thread_index() != 0) return;
-    const Clipping clipping = clipping_of(sum, max_norm[0], loss_scale[0]);
+    const Clipping clipping = clipping_of(sum, max_norm[0], loss_scale[0], limit[0]);
     grad_norm[0] = clipping.grad_norm;
     clip_factor[0] = clipping.clip_factor;
 }

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which evaluation had the lowest loss: for --keep-best, which keeps that checkpoint, and --early-stop, which ends a
+// run that comes to none that is lower.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "train/log.h"
+#include "train/options.h"
+
+namespace thunder {
+
+class BestEvaluation {
+  public:
+    explicit BestEvaluation(const Options& options) : options_(options) {}
+
+    // What was so far, as the run stands in `progress`.
+    void begin(const Progress& progress);
+
+    // True: its loss is lower than all before. Into what a checkpoint keeps. One that was counted already, before a run
+    // that goes on stopped, is not again.
+    bool add(const EvaluationReport& report, Progress& progress);
+
+    bool ends_run() const { return options_.early_stop > 0 && since_ >= options_.early_stop; }
+    // "--early-stop 3: no lower loss in 3 evaluations: the lowest is 1.2345, after step 100"
+    std::string describe() const;
+
+    // The steps that were done before the one with the lowest loss, whose checkpoint is kept; -1: none is.
+    std::int64_t kept_step() const { return options_.keep_best ? step_ : -1; }
+    // best.json in the folder of checkpoints names the one of that step.
+    void write(const std::string& folder, const std::string& checkpoint) const;
+
+  private:
+    const Options& options_;
+    std::int64_t step_ = -1, since_ = 0, last_ = -1;
+    double loss_ = 0;
+};
+
+}  // namespace thunder
