@@ -4,6 +4,7 @@ texts that are hard to cut: tests/fixtures/tokenizers.
 
     python scripts/make_tokenizer_fixtures.py            # needs tokenizers 0.23.3, sentencepiece 0.2.3, tiktoken 0.14.0
 
+A tokenizer that is there is kept, since training breaks ties by chance: remove its file to have it trained again.
 benchmarks/tokenizers/compare.py trains larger ones with the same functions.
 """
 import base64
@@ -215,6 +216,32 @@ def tricky_texts():
     return texts
 
 
+def record_sentencepiece(texts):
+    """Models of SentencePiece with the options of Llama 2 and of T5. Control symbols in a text are not recorded: there they
+    are text to SentencePiece, and tokens to everybody else."""
+    train = [text for text in training_texts() if text.isascii() and text.strip()]
+    rules = OUT / "rules.tsv"
+    rules.write_text("".join(f"{' '.join(f'{ord(c):X}' for c in a)}\t{' '.join(f'{ord(c):X}' for c in b)}\n"
+                             for a, b in RULES), encoding="utf-8")
+    for name, options in {
+            "spm_bpe": dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                            remove_extra_whitespaces=False, split_digits=True, allow_whitespace_only_pieces=True,
+                            vocab_size=600),
+            "spm_unigram": dict(model_type="unigram", normalization_rule_tsv=str(rules), vocab_size=300)}.items():
+        file = OUT / f"{name}.model"
+        if not file.exists():
+            model = io.BytesIO()
+            sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(train), model_writer=model, minloglevel=2,
+                                                     hard_vocab_limit=False, num_threads=1, **options)
+            file.write_bytes(model.getvalue())
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
+        lines = ",\n".join(
+            json.dumps({"ids": None} if any(mark in text for mark in ("<s>", "</s>", "<unk>")) else
+                       {"ids": processor.encode(text)}, separators=(",", ":")) for text in texts)
+        (OUT / f"{name}.ids").write_text(f'{{"texts":[\n{lines}\n]}}\n')
+    rules.unlink()
+
+
 def record_tiktoken(name, pattern_of, texts):
     """Ranks out of a trained tokenizer.json, and what tiktoken makes of them; its specials have the distances that they have."""
     model = json.loads((OUT / "gpt2.json").read_text())["model"]
@@ -251,7 +278,8 @@ def main():
     train = training_texts()
     (OUT / "texts.json").write_text(json.dumps(texts, ensure_ascii=True, indent=0) + "\n")
     for name, build in pipelines(700).items():
-        build(train).save(str(OUT / f"{name}.json"), pretty=False)
+        if not (OUT / f"{name}.json").exists():
+            build(train).save(str(OUT / f"{name}.json"), pretty=False)
         tokenizer = Tokenizer.from_file(str(OUT / f"{name}.json"))  # as everybody else reads it
         plain = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         special = tokenizer.encode("Hello", add_special_tokens=True).ids
@@ -260,6 +288,7 @@ def main():
                            for ids, text in zip(plain, decoded))
         (OUT / f"{name}.ids").write_text(f'{{"special":{json.dumps(special)},"texts":[\n{lines}\n]}}\n')
         print(name, tokenizer.get_vocab_size(), sum(map(len, plain)))
+    record_sentencepiece(texts)
     for name in ("cl100k_base", "o200k_base"):
         record_tiktoken(name, tiktoken_pattern(name), texts)
 

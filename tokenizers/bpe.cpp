@@ -18,7 +18,7 @@ namespace {
 using thunder::cat;
 using thunder::fail;
 
-constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t no_rank = BpeSpec::no_merge;
 
 struct MergeRule {
     std::uint32_t rank = no_rank, result = 0;
@@ -89,7 +89,7 @@ class Bpe : public Model {
           ignore_merges_(spec.ignore_merges),
           prefix_(spec.prefix),
           suffix_(spec.suffix),
-          rules_(spec.merges_by_id ? spec.vocabulary.size() * 4 : spec.merges.size()) {
+          rules_(spec.merges.size()) {
         table_.reserve(spec.vocabulary.size());
         for (const auto& [text, id] : spec.vocabulary) table_.insert(text, id);
         if (!spec.unknown.empty()) {
@@ -105,8 +105,8 @@ class Bpe : public Model {
             fallback_[b] =
                 spec.byte_fallback ? table_.find(cat("<0x", figures[b / 16], figures[b % 16], ">")) : std::nullopt;
         }
-        if (spec.merges_by_id) {
-            add_merges_by_id(spec);
+        if (spec.merges_by_text) {
+            add_merges_by_text(spec);
         } else {
             add_merges(spec);
         }
@@ -170,24 +170,23 @@ class Bpe : public Model {
     }
 
     // Every way to cut a text in two of the vocabulary is a merge of its rank.
-    void add_merges_by_id(const BpeSpec& spec) {
-        std::vector<std::pair<std::uint32_t, const std::string*>> by_id;
-        for (const auto& [text, id] : spec.vocabulary) by_id.emplace_back(id, &text);
-        std::sort(by_id.begin(), by_id.end());
+    void add_merges_by_text(const BpeSpec& spec) {
         std::size_t count = 0;
-        for (const auto& [id, text] : by_id)
-            for (std::size_t cut = 1; cut < text->size(); ++cut)
-                count += table_.find(std::string_view(*text).substr(0, cut)) &&
-                                 table_.find(std::string_view(*text).substr(cut))
-                             ? 1
-                             : 0;
-        rules_ = MergeTable(count);
-        for (const auto& [id, text] : by_id)
-            for (std::size_t cut = 1; cut < text->size(); ++cut) {
-                const auto left = std::string_view(*text).substr(0, cut), right = std::string_view(*text).substr(cut);
-                const auto a = table_.find(left), b = table_.find(right);
-                if (a && b) add_rule(left, right, *a, *b, {id, id});
+        const auto each_merge = [&](const auto& act) {
+            for (std::size_t i = 0; i < spec.vocabulary.size(); ++i) {
+                const auto& [text, id] = spec.vocabulary[i];
+                const std::uint32_t rank = spec.ranks.empty() ? id : spec.ranks[i];
+                for (std::size_t cut = 1; cut < text.size() && rank != no_rank; ++cut) {
+                    const std::string_view left(text.data(), cut), right(text.data() + cut, text.size() - cut);
+                    const auto a = table_.find(left), b = table_.find(right);
+                    if (a && b) act(left, right, *a, *b, MergeRule{rank, id});
+                }
             }
+        };
+        each_merge([&](auto, auto, auto, auto, auto) { ++count; });
+        rules_ = MergeTable(count);
+        each_merge([&](std::string_view left, std::string_view right, std::uint32_t a, std::uint32_t b,
+                       MergeRule rule) { add_rule(left, right, a, b, rule); });
     }
 
     void add_rule(std::string_view left, std::string_view right, std::uint32_t a, std::uint32_t b, MergeRule rule) {

@@ -21,8 +21,11 @@ struct BpeSpec {
     bool byte_fallback = false;  // a character that is no symbol becomes <0xNN> of its bytes, where all are there
     bool fuse_unknown = false;   // neighbours that are not known become one
     bool ignore_merges = false;  // a whole piece that is in the vocabulary is that
-    // Merges are those of all pairs whose joined text is in the vocabulary, by their ids: of tiktoken's files.
-    bool merges_by_id = false;
+    // Merges are those of all pairs whose joined text is in the vocabulary. Their ranks are its texts' in `ranks`, one
+    // for each (the same one is taken from the left); where that is empty, their ids.
+    bool merges_by_text = false;
+    static constexpr std::uint32_t no_merge = 0xffffffff;  // the rank of what no merge gives
+    std::vector<std::uint32_t> ranks;
 };
 
 // Fails where a merge has a part that is not in the vocabulary, or gives what is not there.

@@ -108,7 +108,7 @@ TokenizerParts parse_tiktoken(std::string_view text, const std::string& path, co
              cat("--pattern ", thunder::list_text(tiktoken_pattern_names()), ", or a regular expression"));
     TokenizerParts parts;
     BpeSpec spec;
-    spec.bytes = spec.ignore_merges = spec.merges_by_id = true;
+    spec.bytes = spec.ignore_merges = spec.merges_by_text = true;
     std::uint64_t number = 0;
     while (!text.empty()) {
         ++number;

@@ -135,12 +135,11 @@ void Encoder::encode_part(std::string_view part, bool at_start, std::vector<std:
 
 Tokenizer read_tokenizer(const std::string& path, const std::string& pattern) {
     if (thunder::is_folder(path)) {
-        const std::string file = thunder::join_path(path, "tokenizer.json");
-        if (!thunder::is_file(file))
-            fail(cat("the folder ", path, " has no tokenizer.json"),
-                 "name the file of the tokenizer; transformers writes one: "
-                 "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
-        return read_tokenizer(file, pattern);
+        for (const char* name : {"tokenizer.json", "tokenizer.model"})
+            if (const std::string file = thunder::join_path(path, name); thunder::is_file(file))
+                return read_tokenizer(file, pattern);
+        fail(cat("the folder ", path, " has neither a tokenizer.json nor a tokenizer.model"),
+             "name the file of the tokenizer");
     }
     const thunder::MappedFile file(path);
     const std::string_view text = text_of(file);
@@ -149,6 +148,7 @@ Tokenizer read_tokenizer(const std::string& path, const std::string& pattern) {
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     if (first != std::string_view::npos && text[first] == '{')
         return Tokenizer(parse_tokenizer_json(text, path), name, hash);
+    if (is_sentencepiece(text)) return Tokenizer(parse_sentencepiece(text, path), name, hash);
     if (is_tiktoken(text)) return Tokenizer(parse_tiktoken(text, path, pattern), name, hash);
     fail(cat(path, " is no tokenizer that is known here"),
          "a tokenizer.json of Hugging Face is read, or a folder with one, and tiktoken's files of ranks; transformers "

@@ -80,12 +80,17 @@ class Encoder {
     std::string normal_;
 };
 
-// Reads a tokenizer: a tokenizer.json of Hugging Face, a folder with one, or tiktoken's ranks, told apart by what they
-// hold. `pattern` is tiktoken's (tiktoken.cpp): a name that is known, or a regular expression; "" where the file says
-// all. Fails by name where it has what is not known here.
+// Reads a tokenizer: a tokenizer.json of Hugging Face, a folder with one, a SentencePiece model or tiktoken's ranks,
+// told apart by what they hold. `pattern` is tiktoken's (tiktoken.cpp): a name that is known, or a regular expression;
+// "" where the file says all. Fails by name where it has what is not known here.
 Tokenizer read_tokenizer(const std::string& path, const std::string& pattern = "");
 
 TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& path);
+
+// A model of SentencePiece, whose ids these are; its control symbols are special tokens, though, which it does not look
+// for in texts itself.
+bool is_sentencepiece(std::string_view text);
+TokenizerParts parse_sentencepiece(std::string_view text, const std::string& path);
 
 // Lines of a token in base64 and its rank.
 bool is_tiktoken(std::string_view text);

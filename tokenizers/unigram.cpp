@@ -74,7 +74,8 @@ std::size_t bytes_of(const UnigramSpec& spec) {
 
 class Unigram : public Model {
   public:
-    explicit Unigram(const UnigramSpec& spec) : unknown_(spec.unknown), trie_(bytes_of(spec)) {
+    explicit Unigram(const UnigramSpec& spec)
+        : unknown_(spec.unknown), single_(spec.single_precision), trie_(bytes_of(spec)) {
         if (unknown_ && *unknown_ >= spec.vocabulary.size())
             fail(cat("the tokenizer's unknown token is ", *unknown_, ", and its vocabulary has ",
                      spec.vocabulary.size()),
@@ -83,12 +84,13 @@ class Unigram : public Model {
         for (std::size_t id = 0; id < spec.vocabulary.size(); ++id) {
             const auto& [text, score] = spec.vocabulary[id];
             table_.insert(text, static_cast<std::uint32_t>(id));
-            if (!text.empty()) trie_.insert(text, static_cast<std::uint32_t>(id));
             scores_.push_back(score);
+            if (!spec.reserved.empty() && spec.reserved[id]) continue;
+            if (!text.empty()) trie_.insert(text, static_cast<std::uint32_t>(id));
             least = std::min(least, score);
         }
         constexpr double penalty = 10;  // of a character that is not known, as the model's authors have it
-        unknown_score_ = least - penalty;
+        unknown_score_ = sum(least, -penalty);
         for (std::size_t b = 0; b < 256 && spec.byte_fallback; ++b) {
             constexpr char figures[] = "0123456789ABCDEF";
             fallback_[b] = table_.find(cat("<0x", figures[b / 16], figures[b % 16], ">"));
@@ -117,6 +119,8 @@ class Unigram : public Model {
         std::uint32_t id;
     };
 
+    double sum(double a, double b) const { return single_ ? static_cast<float>(a + b) : a + b; }
+
     void search(std::string_view piece, std::vector<std::uint32_t>& ids) const {
         std::vector<Best> best(piece.size() + 1);
         const auto offer = [&](std::size_t end, double score, std::size_t begin, std::uint32_t id) {
@@ -133,14 +137,14 @@ class Unigram : public Model {
                 ++end;
                 const std::uint32_t id = trie_.id(node);
                 if (id == Trie::none) continue;
-                offer(end, scores_[id] + so_far, begin, id);
+                offer(end, sum(scores_[id], so_far), begin, id);
                 known = known || end - begin == size;
             }
             if (!known) {
                 if (!unknown_)
                     fail("the tokenizer has no token for a character of a text, and none for what is unknown",
                          "choose a tokenizer that has one");
-                offer(begin + size, unknown_score_ + so_far, begin, *unknown_);
+                offer(begin + size, sum(unknown_score_, so_far), begin, *unknown_);
             }
             begin += size;
         }
@@ -165,7 +169,8 @@ class Unigram : public Model {
             return;
         }
         const auto has_fallback = [&](char c) { return fallback_[static_cast<unsigned char>(c)].has_value(); };
-        if (const auto known = table_.find(text)) {
+        // The tokenizers package looks up what it has put together of unknown characters, SentencePiece does not.
+        if (const auto known = single_ ? std::nullopt : table_.find(text)) {
             ids.push_back(*known);
         } else if (std::all_of(text.begin(), text.end(), has_fallback)) {
             for (const char c : text) ids.push_back(*fallback_[static_cast<unsigned char>(c)]);
@@ -176,6 +181,7 @@ class Unigram : public Model {
 
     TextTable table_;
     std::optional<std::uint32_t> unknown_;
+    bool single_;
     Trie trie_;
     std::vector<double> scores_;
     double unknown_score_ = 0;

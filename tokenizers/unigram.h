@@ -16,6 +16,8 @@ struct UnigramSpec {
     std::vector<std::pair<std::string, double>> vocabulary;  // by id
     std::optional<std::uint32_t> unknown;
     bool byte_fallback = false;
+    bool single_precision = false;  // sums of scores are floats, as SentencePiece has them
+    std::vector<bool> reserved;     // texts that are never found in a piece; empty: none
 };
 
 // Fails where the unknown token is none of the vocabulary. Encoding fails at a character that is not known where there
