@@ -43,10 +43,7 @@ constexpr const char* export_help =
     if (other.empty() && tensors > 0)
         fail(fmt::format("{} was written by torch.save: a state dict of {} tensors, and no graph of a model", path,
                          tensors),
-             fmt::format("{}; its program begins with such weights by --init, from a safetensors file: "
-                         "safetensors.torch.save_file(torch.load(\"weights.pt\", weights_only=True), "
-                         "\"weights.safetensors\")",
-                         export_help));
+             fmt::format("{}; its program begins with such weights by --init weights.pt", export_help));
     fail(fmt::format("{} was written by torch.save: objects of a model, whose code is not in it{}", path,
                      other.empty() ? "" : fmt::format(" ({})", other)),
          fmt::format("load it where its code is, and {}", export_help));

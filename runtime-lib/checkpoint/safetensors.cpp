@@ -147,7 +147,7 @@ std::string StoredTensor::describe() const {
     return cat(dtype, " ", shape_text(shape));
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+SafetensorsFile::SafetensorsFile(const std::string& path) : TensorFile(path) {
     try {
         read_header(path);
     } catch (const Error& error) {
@@ -208,21 +208,7 @@ void SafetensorsFile::read_header(const std::string& path) {
         fail(cat(path, ": ", count_text(data.size() - end, "byte"), " stand behind its last tensor"),
              "the file is damaged, or was not written as safetensors");
     }
-    std::sort(tensors_.begin(), tensors_.end(),
-              [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
-}
-
-const StoredTensor* SafetensorsFile::find(std::string_view name) const {
-    const auto at =
-        std::lower_bound(tensors_.begin(), tensors_.end(), name,
-                         [](const StoredTensor& tensor, std::string_view key) { return tensor.name < key; });
-    return at != tensors_.end() && at->name == name ? &*at : nullptr;
-}
-
-std::vector<std::string> SafetensorsFile::names() const {
-    std::vector<std::string> names;
-    for (const StoredTensor& tensor : tensors_) names.push_back(tensor.name);
-    return names;
+    sort_by_name();
 }
 
 void SafetensorsFile::verify(const std::function<void()>& on_progress) const {

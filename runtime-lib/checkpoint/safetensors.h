@@ -13,47 +13,28 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/tensor_file.h"
 #include "device/types.h"
 #include "support/checksum.h"
 #include "support/file.h"
 
 namespace thunder {
 
-// A tensor as it lies in a file.
-struct StoredTensor {
-    std::string name;
-    std::string dtype;  // as the format spells it: F32, BF16, F16, I64, I32, BOOL, …
-    std::vector<std::int64_t> shape;
-    std::span<const std::byte> bytes;
-
-    std::size_t elements() const;
-    std::string describe() const;  // "F32 [64, 32]"
-};
-
-class SafetensorsFile {
+class SafetensorsFile : public TensorFile {
   public:
     // Maps the file and validates its header: whatever is cut short, overlaps or contradicts itself fails with a
     // message. No tensor is read.
     explicit SafetensorsFile(const std::string& path);
 
-    const std::string& path() const { return file_.path(); }
-    std::span<const StoredTensor> tensors() const { return tensors_; }  // by name
-    const StoredTensor* find(std::string_view name) const;              // null where there is none
-    std::vector<std::string> names() const;
     const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
     // Reads all of it: whether it is as it was written, where that was with a checksum. Fails as damaged where not.
     // `on_progress` is called for each 64 MiB.
     void verify(const std::function<void()>& on_progress) const;
 
-    // The tensor will not be read again soon.
-    void release(const StoredTensor& tensor) const { file_.release(tensor.bytes); }
-
   private:
     void read_header(const std::string& path);
 
-    MappedFile file_;
-    std::vector<StoredTensor> tensors_;
     std::map<std::string, std::string> metadata_;
 };
 

@@ -61,15 +61,14 @@ void fill_on_device(std::byte* device, DType dtype, std::size_t count, Stream& s
     }
 }
 
-void load_tensor(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::byte* device,
-                 Stream& stream) {
+void load_tensor(const TensorFile& file, const StoredTensor& tensor, DType dtype, std::byte* device, Stream& stream) {
     fill_on_device(device, dtype, tensor.elements(), stream, [&](std::size_t first, std::size_t n, std::byte* out) {
         read_elements(tensor, dtype, first, n, out);
     });
     file.release(tensor);
 }
 
-void load_elements(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::size_t first,
+void load_elements(const TensorFile& file, const StoredTensor& tensor, DType dtype, std::size_t first,
                    std::size_t count, std::byte* device, Stream& stream) {
     fill_on_device(device, dtype, count, stream, [&](std::size_t done, std::size_t n, std::byte* out) {
         read_elements(tensor, dtype, first + done, n, out);

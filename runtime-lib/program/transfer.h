@@ -25,12 +25,11 @@ void fill_on_device(std::byte* device, DType dtype, std::size_t count, Stream& s
                     const std::function<void(std::size_t first, std::size_t n, std::byte* out)>& make);
 
 // A stored tensor, converted to what the device holds; the types were found to fit before.
-void load_tensor(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::byte* device,
-                 Stream& stream);
+void load_tensor(const TensorFile& file, const StoredTensor& tensor, DType dtype, std::byte* device, Stream& stream);
 
 // Elements [first, first + count) of a parameter or a state of a training run. Fails where a number is infinite or
 // none, with the tensor and the file: the run would end in its first step, and blame the learning rate.
-void load_elements(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::size_t first,
+void load_elements(const TensorFile& file, const StoredTensor& tensor, DType dtype, std::size_t first,
                    std::size_t count, std::byte* device, Stream& stream);
 
 // A tensor on the device, and the name that it gets in a file.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/torch_file.h"
 #include "program/transfer.h"
 #include "support/error.h"
 #include "support/file.h"
@@ -13,26 +14,46 @@ namespace thunder {
 
 // ---- files
 
+namespace {
+
+// "model.layers.0.weight" of "model._orig_mod.layers.0.weight": what torch.compile, FSDP and checkpointing put between
+// the names of modules.
+std::string without_wrappers(const std::string& name) {
+    std::string out;
+    for (std::size_t begin = 0; begin <= name.size();) {
+        const std::size_t end = std::min(name.find('.', begin), name.size());
+        const std::string_view part = std::string_view(name).substr(begin, end - begin);
+        if (part != "_orig_mod" && part != "_fsdp_wrapped_module" && part != "_checkpoint_wrapped_module") {
+            if (!out.empty()) out += '.';
+            out += part;
+        }
+        begin = end + 1;
+    }
+    return out;
+}
+
+}  // namespace
+
 Weights::Weights(const std::string& path) : path_(path) {
     if (!is_folder(path)) {
         open(path, nullptr);
         return;
     }
-    const std::string index = join_path(path, "model.safetensors.index.json");
-    const std::string whole = join_path(path, "model.safetensors");
-    if (is_file(index)) {
-        open_shards(index);
-    } else if (is_file(whole)) {
-        open(whole, nullptr);
-    } else {
-        std::vector<std::string> names = names_in(path);
-        const bool torch = std::any_of(names.begin(), names.end(),
-                                       [](const std::string& n) { return n.starts_with("pytorch_model"); });
-        fail(cat("--init ", path, ": the folder has neither model.safetensors nor model.safetensors.index.json"),
-             torch ? "its weights are in PyTorch's pickle format: save them with save_pretrained(..., "
-                     "safe_serialization=True)"
-                   : cat("it holds ", names.empty() ? "nothing" : list_text(names)));
+    // What save_pretrained() writes, of now and of before.
+    for (const char* name : {"model.safetensors", "pytorch_model.bin"}) {
+        const std::string whole = join_path(path, name), index = cat(whole, ".index.json");
+        if (is_file(index)) {
+            open_shards(index);
+            return;
+        }
+        if (is_file(whole)) {
+            open(whole, nullptr);
+            return;
+        }
     }
+    const std::vector<std::string> names = names_in(path);
+    fail(cat("--init ", path, ": the folder has neither model.safetensors nor pytorch_model.bin, nor an index of them"),
+         cat("it holds ", names.empty() ? "nothing" : list_text(names)));
 }
 
 const Weights::Found* Weights::find(const std::string& name) const {
@@ -47,10 +68,14 @@ std::vector<std::string> Weights::names() const {
 }
 
 void Weights::open(const std::string& path, const std::set<std::string>* wanted) {
-    files_.push_back(std::make_unique<SafetensorsFile>(path));
+    files_.push_back(open_tensor_file(path));
     for (const StoredTensor& tensor : files_.back()->tensors()) {
-        if (wanted == nullptr || wanted->contains(tensor.name)) tensors_[tensor.name] = {files_.back().get(), &tensor};
+        if (wanted != nullptr && !wanted->contains(tensor.name)) continue;
+        std::string name = without_wrappers(tensor.name);
+        if (files_.back()->find(name) != nullptr) name = tensor.name;
+        tensors_[name] = {files_.back().get(), &tensor};
     }
+    if (const auto* torch = dynamic_cast<const TorchFile*>(files_.back().get())) chosen_ = torch->chosen();
 }
 
 void Weights::open_shards(const std::string& index) {
@@ -68,7 +93,7 @@ void Weights::open_shards(const std::string& index) {
     for (const auto& [shard, wanted] : shards) {
         open(join_path(path_, shard), &wanted);
         for (const std::string& name : wanted) {
-            if (find(name) == nullptr)
+            if (files_.back()->find(name) == nullptr)
                 fail(cat(index, " says that ", name, " is in ", shard, ", and it is not"),
                      "the folder's files are not of one checkpoint: get the folder again");
         }
@@ -79,7 +104,7 @@ void Weights::open_shards(const std::string& index) {
 
 namespace {
 
-// What to do with a program's name to get the file's: one wrapper's prefix is removed or put before.
+// What to do with a program's name to get the file's: one wrapper's prefix is removed, or one or two are put before.
 struct Renaming {
     std::string remove, add;
 
@@ -107,7 +132,11 @@ Renaming choose_renaming(std::span<const ParameterSpec> parameters, const Weight
     for (const ParameterSpec& parameter : parameters) {
         for (const std::string& name : names_of(parameter)) ours.insert(first_component(name));
     }
-    for (const auto& [name, found] : weights.all()) theirs.insert(first_component(name));
+    for (const auto& [name, found] : weights.all()) {
+        const std::string first = first_component(name), second = first_component(name.substr(first.size()));
+        theirs.insert(first);
+        if (!second.empty()) theirs.insert(first + second);  // "module.model."
+    }
     for (const std::string& prefix : ours) {
         if (!prefix.empty()) candidates.push_back({prefix, ""});
     }
@@ -164,7 +193,7 @@ std::vector<Weights::Found> find_parameters(std::span<const ParameterSpec> param
         for (const std::string& name : names_of(parameter)) {
             const Weights::Found* found = weights.find(renamed(name));
             if (found == nullptr) continue;
-            used.insert(found->tensor->name);
+            used.insert(renamed(name));
             check_fits(path, *found->tensor, parameter.dtype, parameter.shape, cat("parameter ", parameter.name));
             if (first.tensor == nullptr) {
                 first = *found;

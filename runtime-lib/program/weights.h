@@ -18,13 +18,14 @@ namespace thunder {
 
 class Stream;
 
-// The tensors of --init or --in: one file, or those that the index of a Hugging Face folder names.
+// The tensors of --init or --in: one file of safetensors or of torch.save, or those that the index of a Hugging Face
+// folder names. "FILE#KEY" is a part of a checkpoint of torch.save.
 class Weights {
   public:
     explicit Weights(const std::string& path);
 
     struct Found {
-        const SafetensorsFile* file = nullptr;
+        const TensorFile* file = nullptr;
         const StoredTensor* tensor = nullptr;
     };
 
@@ -32,14 +33,17 @@ class Weights {
     const Found* find(const std::string& name) const;  // null where there is none
     const std::map<std::string, Found>& all() const { return tensors_; }
     std::vector<std::string> names() const;
+    // Which part of a checkpoint was taken, where nothing had asked for one; "" where there was nothing to choose.
+    const std::string& chosen() const { return chosen_; }
 
   private:
     void open(const std::string& path, const std::set<std::string>* wanted);
     void open_shards(const std::string& index);
 
     std::string path_;
-    std::vector<std::unique_ptr<SafetensorsFile>> files_;
-    std::map<std::string, Found> tensors_;
+    std::vector<std::unique_ptr<TensorFile>> files_;
+    std::map<std::string, Found> tensors_;  // by their names, without those of wrappers within
+    std::string chosen_;
 };
 
 // The tensor of each parameter, in their order; with null pointers where there is none. A parameter answers to its name

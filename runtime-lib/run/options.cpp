@@ -20,8 +20,8 @@ std::vector<FlagText> run_flags() {
     return {{"in", "FILE", "read inputs, and parameters where it has any, from a safetensors file", group},
             {"out", "FILE", "write what the function gives to a safetensors file", group},
             {"init", "WHERE",
-             "parameters that --in does not have: a safetensors FILE, or a Hugging Face DIR (default: the weights of "
-             "the export, if it had any)",
+             "parameters that --in does not have: a FILE of safetensors or torch.save, a part of one (FILE#KEY), or a "
+             "Hugging Face DIR (default: the weights of the export, if it had any)",
              group},
             {"threads", "N", "threads of this process (default: the cores of this host)", group},
             {"help", "", "print this", group}};

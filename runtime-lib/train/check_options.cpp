@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/torch_file.h"
 #include "data/mixture.h"
 #include "support/error.h"
 #include "support/file.h"
@@ -27,8 +28,9 @@ void check_files(const Options& o) {
         {"--log", &o.log},           {"--save", &o.save},
         {"--save-ema", &o.save_ema}, {"--dump-gradients", &o.dump_gradients},
         {"--timeline", &o.timeline}, {"--memory", &o.memory}};
+    const std::string init = file_of(o.init);
     std::vector<std::pair<const char*, const std::string*>> read = {
-        {"--data-schedule", &o.data_schedule}, {"--feed", &o.feed}, {"--init", &o.init}, {"--eval-feed", &o.eval_feed}};
+        {"--data-schedule", &o.data_schedule}, {"--feed", &o.feed}, {"--init", &init}, {"--eval-feed", &o.eval_feed}};
     const std::vector<std::string> data = paths_of(o.data), eval_data = paths_of(o.eval_data);
     for (const std::string& path : data) read.emplace_back("--data", &path);
     for (const std::string& path : eval_data) read.emplace_back("--eval-data", &path);

@@ -254,7 +254,8 @@ std::vector<std::string> initialise_parameters(const ProgramSpec& program, const
         if (sources[i].tensor != nullptr)
             world.load(*sources[i].file, *sources[i].tensor, {{"", parameter.dtype, {}}, &parameter, arena}, stream);
     }
-    std::vector<std::string> lines{cat("parameters from ", path)};
+    const std::string& part = weights.chosen();
+    std::vector<std::string> lines{cat("parameters from ", path, part.empty() ? "" : cat(": ", part))};
     if (const std::size_t rounded = world.is_first() ? rounded_frozen(program, found) : 0; rounded > 0)
         lines.push_back(cat("note: ", count_text(rounded, "frozen parameter"), rounded == 1 ? " is" : " are",
                             " held in ", compute_type(program), ", as products read them, and had more digits there: ",

@@ -89,8 +89,8 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
 
     group = "Parameters";
     add("init", "WHERE",
-        "random, a safetensors FILE, or a Hugging Face DIR (default: the weights of the export, if it had any, else "
-        "random)",
+        "random, a FILE of safetensors or torch.save, a part of one (FILE#KEY), or a Hugging Face DIR (default: the "
+        "weights of the export, if it had any, else random)",
         text(&Options::init));
     add("init-missing", "HOW",
         "what parameters begin as that --init lacks, instead of refusing: random, zeros or ones; 'lora_B=zeros,random' "

@@ -138,8 +138,7 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
     if (is_first()) writer->commit();
 }
 
-void World::load(const SafetensorsFile& file, const StoredTensor& stored, const HeldTensor& tensor,
-                 Stream& stream) const {
+void World::load(const TensorFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const {
     const Piece piece = part_of(tensor, rank_);
     load_elements(file, stored, tensor.as.dtype, static_cast<std::size_t>(piece.first),
                   static_cast<std::size_t>(piece.count), place_of(tensor), stream);

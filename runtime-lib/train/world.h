@@ -77,7 +77,7 @@ class World {
     // Is told how many bytes were read, tensor by tensor.
     void on_read(std::function<void(std::size_t)> told) { on_read_ = std::move(told); }
     // Reads what this rank holds of a tensor.
-    void load(const SafetensorsFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const;
+    void load(const TensorFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const;
 
   private:
     // What a rank holds of a tensor: `at` is nothing.

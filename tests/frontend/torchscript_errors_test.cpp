@@ -233,10 +233,7 @@ TEST(TorchScriptErrors, WhatTorchSaveWrites) {
     state.text("bias").tensor("FloatStorage", "1", {2}, true).op('u');
     EXPECT_EQ(error_of_archive({{"s/data.pkl", state.end()}, {"s/data/0", floats({1, 2})}}, {}),
               "error: script.pt was written by torch.save: a state dict of 2 tensors, and no graph of a model\nhelp: " +
-                  exported +
-                  "; its program begins with such weights by --init, from a safetensors file: "
-                  "safetensors.torch.save_file(torch.load(\"weights.pt\", weights_only=True), "
-                  "\"weights.safetensors\")\n");
+                  exported + "; its program begins with such weights by --init weights.pt\n");
     EXPECT_EQ(
         error_of_archive({{"s/data.pkl", PickleText().begin_object("my.models", "Net").end_object().end()}}, {}),
         "error: script.pt was written by torch.save: objects of a model, whose code is not in it (the pickle "

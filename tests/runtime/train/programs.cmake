@@ -15,4 +15,5 @@ add_program(words_without_pair_train words WORDS_WITHOUT_PAIR)
 add_program(line_train line)
 add_program(line_terms_train line LINE_TERMS)
 target_compile_definitions(runtime_train_tests PRIVATE PROGRAMS="${CMAKE_CURRENT_BINARY_DIR}"
-                           SAMPLES="${CMAKE_CURRENT_LIST_DIR}/../../../samples")
+                           SAMPLES="${CMAKE_CURRENT_LIST_DIR}/../../../samples"
+                           FIXTURES="${CMAKE_CURRENT_LIST_DIR}/../../fixtures")

@@ -116,19 +116,30 @@ TEST_F(WeightsTest, ComeFromAFolderOfHuggingFace) {
                    "error: shards/model.safetensors.index.json has no weight_map\n"
                    "help: the index is damaged, or was not written by save_pretrained: get the folder again");
 
-    std::filesystem::create_directories(path("old"));
-    expect_failure("--init old",
-                   "error: --init old: the folder has neither model.safetensors nor "
-                   "model.safetensors.index.json\nhelp: it holds nothing");
-    write_file(path("old/config.json"), "{}");
-    expect_failure("--init old",
-                   "error: --init old: the folder has neither model.safetensors nor "
-                   "model.safetensors.index.json\nhelp: it holds config.json");
-    write_file(path("old/pytorch_model.bin"), "");
-    expect_failure("--init old",
-                   "error: --init old: the folder has neither model.safetensors nor model.safetensors.index.json\n"
-                   "help: its weights are in PyTorch's pickle format: save them with save_pretrained(..., "
-                   "safe_serialization=True)");
+    std::filesystem::create_directories(path("other"));
+    const std::string lacks =
+        "error: --init other: the folder has neither model.safetensors nor pytorch_model.bin, nor an index of them\n";
+    expect_failure("--init other", lacks + "help: it holds nothing");
+    write_file(path("other/config.json"), "{}");
+    expect_failure("--init other", lacks + "help: it holds config.json");
+}
+
+// Recorded by scripts/make_torch_files.py: the same numbers, as PyTorch wrote them.
+TEST_F(WeightsTest, ComeFromFilesOfPyTorch) {
+    const std::string recorded = FIXTURES "/torch_files/";
+    for (const char* name : {"words_checkpoint.pt", "words_checkpoint.pt#model", "words_wrapped.pt", "folder"})
+        expect_loaded(cat("--init ", recorded, name));
+    const Outcome told =
+        run("words_train", cat("--feed feed.safetensors --steps 0 --init ", recorded, "words_checkpoint.pt"));
+    EXPECT_NE(told.err.find(cat("parameters from ", recorded, "words_checkpoint.pt: its model\n")), std::string::npos)
+        << told.err;
+    std::filesystem::create_directories(path("whole"));
+    std::filesystem::copy_file(recorded + "words_wrapped.pt", path("whole/pytorch_model.bin"));
+    expect_loaded("--init whole");
+    // What has other tensors says which.
+    const Outcome other = start(cat("--init ", recorded, "several.pt#generator"));
+    EXPECT_EQ(other.status, 1);
+    EXPECT_NE(other.err.find("lacks 5 parameters of the program"), std::string::npos) << other.err;
 }
 
 TEST_F(WeightsTest, AreConverted) {
