@@ -346,6 +346,53 @@ TEST_F(FilesOfTokensTest, AMixtureGoesOnBitByBit) {
     EXPECT_NE(other.err.find("note: the checkpoint was made with another --data"), std::string::npos) << other.err;
 }
 
+// Killed at any moment, again and again, with other micro-batches in between: the steps are those of a run that was
+// not.
+TEST_F(FilesOfTokensTest, ARunThatIsKilledLosesNoRow) {
+    for (const char* name : {"a.bin", "b.bin"}) {
+        TokenFileWriter writer(path(name), V);
+        for (std::uint32_t i = 0; i < 300; ++i) writer.append(std::vector<std::uint32_t>{i * i % 11});
+        writer.commit();
+    }
+    const std::string flags =
+        "--data a.bin:2,b.bin:1 --seed 5 --lr 0.1 --quiet --schedule constant --warmup 0 --steps 60 ";
+    expect_success(run("words_train", flags + "--log whole.jsonl"));
+    const std::string kept = flags + "--log run.jsonl --checkpoint c --checkpoint-every 1 --keep 2";
+    expect_success(run("words_train", kept + " --max-tokens 24"));  // the first of four rows a step
+    for (int kills = 0; kills < 8; ++kills)
+        static_cast<void>(shell(cat("timeout -s KILL 0.", kills + 1, " ", PROGRAMS,
+                                    kills % 2 == 0 ? "/words_train " : "/words_half_train ", kept, " --resume")));
+    const Outcome last = run("words_train", kept + " --resume");
+    EXPECT_EQ(last.status, 0) << last.err;
+    EXPECT_EQ(without_times(read_file(path("run.jsonl"))), without_times(read_file(path("whole.jsonl"))));
+}
+
+// The rows that documents become, made by hand: one step has all four of them, and its loss is the mean over their
+// labels in whatever order, so that sums of some ten numbers of f32 differ by their last digits alone.
+TEST_F(FilesOfTokensTest, DocumentsTrainAsTheirRowsDo) {
+    const std::vector<std::vector<std::int64_t>> documents = {
+        {1, 2, 3}, {4, 5, 6, 7, 8, 9, 10, 1, 2}, {3, 4}, {5, 6, 7}};
+    TokenFileWriter writer(path("x.bin"), V);
+    Ids ids, labels;
+    for (const std::vector<std::int64_t>& document : documents) {
+        writer.append(std::vector<std::uint32_t>(document.begin(), document.end()));
+        writer.end_document();
+        for (std::size_t i = 0; i < static_cast<std::size_t>(T); ++i) {
+            ids.push_back(i < document.size() ? document[i] : 0);
+            labels.push_back(i + 1 < document.size() ? document[i + 1] : -100);
+        }
+    }
+    writer.commit();
+    write_tensors(path("feed.safetensors"), {longs("input_ids_0", {4, T}, ids), longs("labels_0", {4, T}, labels)});
+    const std::string flags = "--steps 1 --seed 3 --init-std 0.5 --quiet --log ";
+    expect_success(run("words_train", "--feed feed.safetensors " + flags + "feed.jsonl"));
+    const Outcome outcome = run("words_train", "--data x.bin --documents one " + flags + "data.jsonl");
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const double expected = read_log("feed.jsonl")[0]["loss"];
+    EXPECT_NEAR(read_log("data.jsonl")[0]["loss"].get<double>(), expected, 1e-6 * expected);
+    EXPECT_NEAR(read_log("data.jsonl")[0]["grad_norm"].get<double>(), read_log("feed.jsonl")[0]["grad_norm"], 1e-5);
+}
+
 using MixtureTest = InFolder;
 
 TEST_F(MixtureTest, ReadsPathsAndWeights) {
