@@ -6,6 +6,7 @@
 
 #include "comm/communicator.h"
 #include "device/api.h"
+#include "device/stream.h"
 #include "train/options.h"
 #include "train/program.h"
 

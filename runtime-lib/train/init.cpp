@@ -7,6 +7,7 @@
 #include <regex>
 #include <set>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "device/cpu/narrow.h"
 #include "program/transfer.h"
