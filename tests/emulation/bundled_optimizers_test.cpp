@@ -258,6 +258,26 @@ TEST_F(BundledOptimizers, FindWhatIsNotFinite) {
     check(bf16());
 }
 
+// A norm of 3 sqrt(16391) = 384.08, with what the loss was scaled by and without.
+TEST_F(BundledOptimizers, LeaveOutWhatIsAboveTheLimit) {
+    Buffer<float> g("g", std::vector<float>(16391, 3));
+    const auto taken = [&](float loss_scale, double most) {
+        StepScalars given = some_scalars();
+        given.loss_scale = loss_scale;
+        given.max_grad_norm = 0;
+        given.most_grad_norm = most;
+        ScalarsOnDevice scalars(given);
+        global_norm(scalars.get(), g.data(), 16391, stream);
+        return scalars.get()->clip_factor >= 0;
+    };
+    EXPECT_TRUE(taken(1, 0));
+    EXPECT_TRUE(taken(1, 384.09));
+    EXPECT_FALSE(taken(1, 384.07));
+    EXPECT_TRUE(taken(4, 96.03));
+    EXPECT_FALSE(taken(4, 96.01));
+    EXPECT_TRUE(taken(0, 1)) << "no step is skipped where none may be";
+}
+
 TEST_F(BundledOptimizers, StepMatricesAsTorchDoes) {
     for (const Trajectory& t : rounded_trajectories) {
         SCOPED_TRACE(t.name);
