@@ -114,11 +114,11 @@ class TokenSamples : public Samples {
             lines.push_back(
                 cat("note: ", count_text(skipped_, "document"), " of ", name_, " are longer than a row, and left out"));
         if (kept_ == Documents::separate && !has_role(TokenRole::positions, true))
-            lines.push_back(
+            lines.emplace_back(
                 "note: positions go on from document to document: the program has no input of positions for each "
                 "row (position_ids [batch, positions])");
         if (kept_ == Documents::separate && !has_role(TokenRole::documents, true))
-            lines.push_back(
+            lines.emplace_back(
                 "note: attention looks back into the documents before: the program has no input that keeps them "
                 "apart (--map INPUT=documents, of booleans [batch, 1, positions, positions], or of numbers of "
                 "documents [batch, positions])");
