@@ -17,6 +17,7 @@ from typing import Any, Callable, Iterator, Mapping
 import torch
 
 from thunderc import _example
+from thunderc._flex import plain_attention
 
 # What a checkpoint has beside weights.
 _BESIDE = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt",
@@ -230,7 +231,7 @@ def export(model: torch.nn.Module, example_inputs: Any, path: str | os.PathLike[
     module = _WithLoss(model, loss, list(of_model), list(of_loss)) if loss else model
     config = getattr(model, "config", None)
     longest = next((n for key in ("max_position_embeddings", "n_positions") if isinstance(n := getattr(config, key, None), int)), None)
-    with trained(model, mode, notes):
+    with trained(model, mode, notes), plain_attention():
         program, dims = _program(module, inputs, dynamic, longest, notes)
         difference = _compare(module, program, inputs)
     path.parent.mkdir(parents=True, exist_ok=True)

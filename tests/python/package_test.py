@@ -15,6 +15,7 @@ except ModuleNotFoundError as missing:
     sys.exit(77)
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import thunderc
 from thunderc import _example, _weights
@@ -68,6 +69,27 @@ class FixedRows(Small):
         return self.first(x.reshape(2, 2, 4)).sum(1)
 
 
+class Flexible(nn.Module):
+    """A causal mask within documents, made in forward(); a mask from outside; a function of the score; heads that share keys."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.project = how, nn.Linear(8, 48)
+        self.window = create_block_mask(lambda b, h, q, k: (q >= k) & (q - k < 9), None, None, 128, 128, device="cpu")
+
+    def forward(self, x, documents):
+        rows, places, _ = x.shape
+        q, k, v = self.project(x).view(rows, places, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        if self.how == "documents":
+            mask = create_block_mask(lambda b, h, i, j: (i >= j) & (documents[b, i] == documents[b, j]), rows, None, places, places, device="cpu")
+            return flex_attention(q, k, v, block_mask=mask)
+        if self.how == "window":
+            return flex_attention(q, k, v, block_mask=self.window)
+        if self.how == "score":
+            return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s - 0.1 * (i - j).abs() * (h + 1))
+        return flex_attention(q, k[:, :1], v[:, :1], enable_gqa=True, scale=0.5)
+
+
 class Package(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(0)
@@ -102,6 +124,22 @@ class Package(unittest.TestCase):
         self.assertEqual(made.program.graph_signature.user_inputs, ("x", "target"))
         made = thunderc.export(Small(), {"x": torch.randn(5, 4), "y": torch.randn(5, 3)}, self.at / "small.pt2", loss=lambda r, y: F.mse_loss(r, y))
         self.assertEqual(made.program.graph_signature.user_inputs, ("x", "y"))
+
+    def test_flex_attention_is_exported_as_operators(self):
+        inputs = {"x": torch.randn(2, 128, 8), "documents": (torch.arange(128) // 40).expand(2, -1).contiguous()}
+        for how in ("documents", "window", "score", "groups"):
+            model = Flexible(how).eval()
+            with torch.no_grad():
+                wanted = model(**inputs)  # by PyTorch's kernel, which has no gradients on CPUs
+            made = thunderc.export(model, inputs, self.at / f"{how}.pt2", dynamic=False)
+            found = torch.export.load(made.path).module()(**inputs)
+            self.assertLess(float((found - wanted).abs().max()), 1e-5, how)
+            safetensors.torch.save_file(inputs, self.at / "in.safetensors")
+            done = subprocess.run([THUNDERC, "run", made.path, "--in", self.at / "in.safetensors", "--out", self.at / "out.safetensors"],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            (result,) = safetensors.torch.load_file(self.at / "out.safetensors").values()
+            self.assertLess(float((result - wanted).abs().max()), 1e-5, how)
 
     def test_one_row_and_one_tensor_twice(self):
         ids = torch.randint(0, 11, (1, 7))

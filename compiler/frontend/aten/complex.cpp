@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <span>
 #include <utility>
 
 #include "compiler/frontend/shared/angles.h"
@@ -132,6 +134,19 @@ void itself(Node& n) {
     give(n, x);
 }
 
+void squared(Node& n) {
+    const Parts x = operand(n, "self");
+    give(n, product(n.b(), x, x));
+}
+
+// 1 / z = conj(z) / |z|²
+void reciprocal_of(Node& n) {
+    Builder& b = n.b();
+    const Parts x = operand(n, "self");
+    const Value size = squared_size(b, x);
+    give(n, {b.div(x.real, size), b.neg(b.div(x.imaginary, size))});
+}
+
 struct ComplexImporter {
     std::string_view op;
     void (*import)(Node&);
@@ -153,20 +168,67 @@ constexpr ComplexImporter computed_of_complex[] = {
     {"abs", size_of},
     {"angle", angle_of},
     {"exp", exponential},
+    {"square", squared},
+    {"reciprocal", reciprocal_of},
     {"view_as_real", as_real},
     {"to", itself},
     {"_to_copy", itself},
 };
 
-// What moves elements, and computes nothing.
+// What moves elements and computes nothing, or adds them up: each part by itself.
 constexpr std::string_view moves_parts[] = {
-    "view",      "_unsafe_view", "reshape", "flatten",      "unflatten",       "unsqueeze",        "squeeze",
-    "transpose", "permute",      "t",       "expand",       "expand_as",       "broadcast_to",     "slice",
-    "select",    "narrow",       "index",   "index_select", "clone",           "contiguous",       "alias",
-    "detach",    "cat",          "concat",  "stack",        "split",           "split_with_sizes", "chunk",
-    "unbind",    "repeat",       "flip",    "roll",         "lift_fresh_copy", "movedim",          "gather",
+    "sum",
+    "mean",
+    "cumsum",
+    "where",
+    "mT",
+    "swapdims",
+    "view",
+    "_unsafe_view",
+    "reshape",
+    "flatten",
+    "unflatten",
+    "unsqueeze",
+    "squeeze",
+    "transpose",
+    "permute",
+    "t",
+    "expand",
+    "expand_as",
+    "broadcast_to",
+    "slice",
+    "select",
+    "narrow",
+    "index",
+    "index_select",
+    "clone",
+    "contiguous",
+    "alias",
+    "detach",
+    "cat",
+    "concat",
+    "stack",
+    "split",
+    "split_with_sizes",
+    "chunk",
+    "unbind",
+    "repeat",
+    "flip",
+    "roll",
+    "lift_fresh_copy",
+    "movedim",
+    "gather",
     "swapaxes",
 };
+
+// Those among them that put tensors together: a real one has zeros for its imaginary part.
+constexpr std::string_view joins_operands[] = {"cat", "concat", "stack", "where"};
+// Linear in each of two operands: (a + ib)(c + id) = ac - bd + i(ad + bc), whatever kind of product it is.
+constexpr std::string_view products_of_two[] = {"matmul", "mm", "bmm", "mv", "dot", "outer", "einsum"};
+
+bool is_one_of(std::string_view op, std::span<const std::string_view> list) {
+    return std::find(list.begin(), list.end(), op) != list.end();
+}
 
 bool is_complex(const Binding& binding) {
     return binding.kind == Binding::Kind::complex;
@@ -192,12 +254,13 @@ Binding complex_of_pairs(Builder& b, Value pairs) {
 void import_complex(Node& n, const OpImporter& importer, std::unordered_map<std::string, Binding>& names) {
     const std::string op = n.op();
     const Call& call = n.call();
+    if (op.starts_with("fft_") || op.starts_with("_fft_")) return importer.import(n);
     if (!writes_in_place(call.target)) {
         for (const ComplexImporter& one : computed_of_complex)
             if (one.op == op) return one.import(n);
     }
-    if (writes_in_place(call.target) ||
-        std::find(std::begin(moves_parts), std::end(moves_parts), op) == std::end(moves_parts))
+    const bool bilinear = is_one_of(op, products_of_two);
+    if (writes_in_place(call.target) || (!bilinear && !is_one_of(op, moves_parts)))
         n.fail(fmt::format("{} of complex numbers is not supported", call.target),
                "compute with real numbers: torch.view_as_real gives pairs of them");
     std::vector<std::string> operands, results;
@@ -206,18 +269,50 @@ void import_complex(Node& n, const OpImporter& importer, std::unordered_map<std:
         for (const Argument& item : argument.items)
             if (item.kind == Argument::Kind::name) to.push_back(item.text);
     };
-    for (const NamedArgument& argument : call.arguments) collect(argument.value, operands);
+    for (const NamedArgument& argument : call.arguments)
+        if (argument.name != "condition") collect(argument.value, operands);
     for (const Argument& result : call.results) collect(result, results);
-    std::map<std::string, Binding> whole;
-    for (const std::string& name : operands)
-        if (is_complex(names.at(name))) whole.emplace(name, names.at(name));
-    std::array<std::vector<Value>, 2> parts;
-    for (std::size_t part = 0; part < 2; ++part) {
-        for (const auto& [name, binding] : whole) names[name] = binding.items[part];
-        importer.import(n);
-        for (const std::string& name : results) parts[part].push_back(names.at(name).value);
+    std::map<std::string, Binding> whole;  // of the operands that are given another value, what they are
+    for (const std::string& name : operands) {
+        const Binding& is = names.at(name);
+        if (is_complex(is) || (is.kind == Binding::Kind::tensor && is_one_of(op, joins_operands)))
+            whole.emplace(name, is);
     }
-    for (auto& [name, binding] : whole) names[name] = binding;
+    const auto part_of = [&](const Binding& of, std::size_t part) {
+        if (is_complex(of)) return of.items[part];
+        return part == 0 ? of : Binding::of(n.b().splat(n.importer().type(of.value), 0));
+    };
+    const auto imported = [&] {
+        importer.import(n);
+        std::vector<Value> out;
+        for (const std::string& name : results) out.push_back(names.at(name).value);
+        return out;
+    };
+    const auto restore = [&] {
+        for (auto& [name, binding] : whole) names[name] = binding;
+    };
+    if (bilinear && operands.size() != 2)
+        n.fail(fmt::format("{} of complex numbers takes two operands", call.target), "multiply two at a time");
+    if (bilinear && operands[0] == operands[1])
+        n.fail(fmt::format("{} of complex numbers with themselves is not supported", call.target),
+               "multiply x with x.clone()");
+    std::array<std::vector<Value>, 2> parts;
+    if (bilinear && whole.size() == 2) {
+        Builder& b = n.b();
+        const auto of_parts = [&](std::size_t first, std::size_t second) {
+            names[operands[0]] = part_of(whole.at(operands[0]), first);
+            names[operands[1]] = part_of(whole.at(operands[1]), second);
+            return imported().at(0);
+        };
+        const Value ac = of_parts(0, 0), bd = of_parts(1, 1), ad = of_parts(0, 1), bc = of_parts(1, 0);
+        parts = {std::vector{b.sub(ac, bd)}, std::vector{b.add(ad, bc)}};
+    } else {
+        for (std::size_t part = 0; part < 2; ++part) {
+            for (const auto& [name, binding] : whole) names[name] = part_of(binding, part);
+            parts[part] = imported();
+        }
+    }
+    restore();
     for (std::size_t k = 0; k < results.size(); ++k) names[results[k]] = complex_of(parts[0][k], parts[1][k]);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "compiler/frontend/aten/complex.h"
 #include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/shared/inputs.h"
 #include "compiler/support/error.h"
@@ -51,8 +52,10 @@ void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, 
         const std::string place = place_of(*archive, tensor.stored);
         Place* at = place.empty() ? nullptr : &places[place];
         const Type type = type_of(tensor.stored);
+        const ScalarType part = part_of_complex(tensor.stored.type);
+        const bool pairs = part != ScalarType::unknown && !parameter;
         const auto bound = [&](Value v) {
-            Binding out = Binding::of(v);
+            Binding out = pairs ? complex_of_pairs(builder_, v) : Binding::of(v);
             (parameter                                  ? out.parameter
              : tensor.kind == NamedTensor::Kind::buffer ? out.buffer
                                                         : out.constant) = tensor.name;
@@ -79,7 +82,7 @@ void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, 
             bound(builder_.constant(ConstExpr::dense(numbers_of(archive, tensor.stored))));
             continue;
         }
-        dtype(tensor.stored.type, what);
+        dtype(pairs ? part : tensor.stored.type, what);
         ArgInfo info;
         info.kind = parameter ? ArgInfo::Kind::parameter : ArgInfo::Kind::constant;
         info.names = {plain(tensor.name)};

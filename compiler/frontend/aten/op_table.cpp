@@ -17,9 +17,11 @@ namespace {
 const std::map<std::string_view, const OpImporter*>& all_ops() {
     static const std::map<std::string_view, const OpImporter*> table = [] {
         std::map<std::string_view, const OpImporter*> out;
-        for (auto group : {elementwise_ops(), product_ops(), reshape_ops(), shape_ops(), index_ops(), creation_ops(),
-                           reduce_ops(), nn_ops(), activation_ops(), loss_ops(), window_ops(), recurrent_ops(),
-                           scatter_ops(), distance_ops(), backward_ops(), number_ops(), graph_ops()})
+        for (auto group :
+             {elementwise_ops(), product_ops(), reshape_ops(),    shape_ops(),    index_ops(),    creation_ops(),
+              reduce_ops(),      nn_ops(),      activation_ops(), loss_ops(),     window_ops(),   recurrent_ops(),
+              scatter_ops(),     bag_ops(),     order_ops(),      distance_ops(), backward_ops(), window_backward_ops(),
+              fourier_ops(),     number_ops(),  graph_ops()})
             for (const OpImporter& entry : group) out.emplace(entry.op, &entry);
         return out;
     }();

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <numbers>
 
+#include "compiler/frontend/aten/complex.h"
 #include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/frontend/shared/ranking.h"
 
 namespace thunderc::aten {
 namespace {
@@ -55,6 +57,10 @@ void converted(Node& n) {
     const Value v = n.tensor("self");
     const DType like = n.has("other") ? n.type("other").dtype : n.type("self").dtype;
     const std::optional<ScalarType> to = wanted_type(n);
+    if (to == ScalarType::c64 || to == ScalarType::c128) {
+        const Value real = n.b().cast(v, DType::f32);
+        return n.give(complex_of(real, n.b().splat(n.importer().type(real), 0)));
+    }
     const Value now = n.b().cast(to ? wrapped(n, v, *to) : v, dtype_or(n, like));
     if (now == v && n.op() != "_to_copy" && !n.boolean("copy", false))
         return n.give_view(v, [](Value, Value written) { return written; });
@@ -76,6 +82,15 @@ void range(Node& n) {
 
 void evenly_spaced(Node& n) {
     const Type type = Type::tensor(dtype_or(n, DType::f32), {n.integer("steps")});
+    const auto computed_end = [&](const char* name) { return n.is_tensor(name) && n.known(name) == nullptr; };
+    if (is_float(type.dtype) && (computed_end("start") || computed_end("end"))) {
+        // start (1 - t) + end t, t from 0 to 1
+        Builder& b = n.b();
+        const double step = type.elements() > 1 ? 1 / static_cast<double>(type.elements() - 1) : 0;
+        const Value t = b.constant(ConstExpr::affine(type, 0, {step}));
+        const Value from = b.mul(n.operand("start", type.dtype), b.add(b.neg(t), 1));
+        return n.give(b.add(from, b.mul(n.operand("end", type.dtype), t)));
+    }
     const double start = n.number("start"), end = n.number("end");
     const auto count = static_cast<double>(type.elements());
     n.give(n.b().constant(ConstExpr::affine(type, start, {count > 1 ? (end - start) / (count - 1) : 0})));
@@ -129,6 +144,15 @@ void random_like(Node& n) {
     n.give(n.b().op("unplaced_uniform", {n.has("self") ? n.tensor("self") : n.b().splat(type, 0)}));
 }
 
+// The numbers below n in the order of as many random ones.
+void random_order(Node& n) {
+    Builder& b = n.b();
+    const Type type = Type::tensor(DType::f32, {n.integer("n")});
+    if (type.dims[0] < 0) n.fail(fmt::format("{} of {}", n.call().target, type.dims[0]));
+    const Value drawn = b.op("unplaced_uniform", {b.splat(type, 0)});
+    n.give(b.cast(top_k(b, drawn, 0, type.dims[0], false).numbers, dtype_or(n, DType::i64)));
+}
+
 // Box and Muller's: two uniform numbers make a radius and an angle. The first is drawn below 1.
 void random_normal(Node& n) {
     Builder& b = n.b();
@@ -170,6 +194,7 @@ constexpr OpImporter creation_importers[] = {
     {"rand_like", random_like},
     {"rand", random_like},
     {"randn", random_normal},
+    {"randperm", random_order},
     {"randn_like", random_normal},
 };
 

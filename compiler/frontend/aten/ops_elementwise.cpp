@@ -120,9 +120,14 @@ void logic(Node& n) {
 void bitwise(Node& n) {
     const DType dtype = promoted(n, {"self", "other"});
     const std::string op = ours(n.op());
-    if (dtype != DType::boolean && op != "and")
-        n.fail(fmt::format("{} of integers is not supported", n.call().target), "compute with booleans in the model");
-    n.give(n.b().op(dtype == DType::boolean ? op : "bit_and", {n.operand("self", dtype), n.operand("other", dtype)}));
+    Builder& b = n.b();
+    const Value x = n.operand("self", dtype), y = n.operand("other", dtype);
+    if (dtype == DType::boolean) return n.give(b.op(op, {x, y}));
+    // x + y has the bits of both twice: once too often for "or", and as they are not wanted at all for "xor".
+    const Value both = b.op("bit_and", {x, y});
+    if (op == "and") return n.give(both);
+    const Value either = b.sub(b.add(x, y), both);
+    n.give(op == "or" ? either : b.sub(either, both));
 }
 
 void negation(Node& n) {
@@ -206,7 +211,10 @@ void complex_numbers(Node& n) {
     Builder& b = n.b();
     const std::string op = n.op();
     if (op == "view_as_complex") return n.give(complex_of_pairs(b, n.tensor("self")));
-    if (op == "complex") return n.give(complex_of(n.tensor("real"), n.tensor("imag")));
+    if (op == "complex") {
+        const Dims real = n.type("real").dims, dims = broadcast(real, n.type("imag").dims).value_or(real);
+        return n.give(complex_of(b.broadcast_to(n.tensor("real"), dims), b.broadcast_to(n.tensor("imag"), dims)));
+    }
     const Value size = n.tensor("abs"), angle = n.tensor("angle");
     n.give(complex_of(b.mul(size, b.op("cos", {angle})), b.mul(size, b.op("sin", {angle}))));
 }
@@ -309,6 +317,22 @@ void numbers_for_others(Node& n) {
     n.give(b.op("select", {is_low, b.scalar(dtype, n.number("neginf", -most)), x}));
 }
 
+void hypotenuse(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = promoted(n, {"self", "other"});
+    const Value x = n.tensor("self", dtype), y = n.tensor("other", dtype);
+    n.give(b.op("sqrt", {b.add(b.mul(x, x), b.mul(y, y))}));
+}
+
+// 0 below 0, 1 above, and at 0 what is given.
+void step_at_zero(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = promoted(n, {"self", "values"});
+    const Value x = n.tensor("self", dtype), zero = b.scalar(dtype, 0);
+    const Value above = b.cast(b.op("gt", {x, zero}), dtype);
+    n.give(b.op("select", {b.op("eq", {x, zero}), n.tensor("values", dtype), above}));
+}
+
 constexpr OpImporter elementwise_importers[] = {
     {"add", arithmetic, own_memory, computed},
     {"sub", arithmetic, own_memory, computed},
@@ -333,6 +357,8 @@ constexpr OpImporter elementwise_importers[] = {
     {"not_equal", comparison},
     {"less_equal", comparison},
     {"greater_equal", comparison},
+    {"hypot", hypotenuse},
+    {"heaviside", step_at_zero},
     {"maximum", extremum},
     {"minimum", extremum},
     {"max.other", extremum},

@@ -22,6 +22,11 @@ void with_gradient_or_not(Node& n) {
         n.fail("wrap_with_set_grad_enabled has no graph", "the program is damaged: save it again");
     std::vector<Binding> inputs;
     for (std::size_t k = 2; k < n.call().arguments.size(); ++k) inputs.push_back(n.importer().resolve(*n.at(k)));
+    // torch.export drops that the buffers change, which are results of what is computed without a gradient.
+    if (n.call().module_class == "_SpectralNorm")
+        n.importer().report().warning("spectral norm", plain(n.call().scope),
+                                      "its vectors begin each step as the export has them, where PyTorch in training "
+                                      "mode goes on from the step before");
     const std::vector<Binding> outputs = n.importer().import_subgraph(*graph->graph, inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) {
         Binding out = outputs[k];

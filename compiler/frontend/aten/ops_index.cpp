@@ -18,7 +18,21 @@ void embedding_op(Node& n) {
         n.importer().report().done("embedding", n.call().name, "its gradient is dense here");
     Attributes attributes{{"axis", std::int64_t{0}}};
     if (padding >= 0 && padding < rows) attributes.set("padding_idx", padding);
-    n.give(n.b().op("gather", {table, wrapped_indices(n, n.tensor("indices"), rows)}, std::move(attributes)));
+    Builder& b = n.b();
+    const Value ids = wrapped_indices(n, n.tensor("indices"), rows);
+    const Value found = b.op("gather", {table, ids}, std::move(attributes));
+    if (!n.boolean("scale_grad_by_freq", false)) return n.give(found);
+    // The gradient by how often a row is taken: what is left of it has none.
+    const DType dtype = b.type(table).dtype;
+    const Dims dims = b.type(ids).dims;
+    const std::int64_t count = element_count(dims);
+    const Value flat = b.reshape(ids, {count}), one = b.splat(Type::tensor(dtype, {count, 1}), 1);
+    const Value times = b.op("scatter_add", {flat, one}, {{"axis", std::int64_t{0}}, {"entries", rows}});
+    Dims column = dims;
+    column.push_back(1);
+    const Value own = b.reshape(b.op("gather", {times, flat}, {{"axis", std::int64_t{0}}}), column);
+    const Value part = b.div(found, own);
+    n.give(b.add(part, b.op("stop_gradient", {b.sub(found, part)})));
 }
 
 void index_select_op(Node& n) {
@@ -29,12 +43,37 @@ void index_select_op(Node& n) {
     n.give(n.b().op("gather", {n.tensor("self"), index}, {{"axis", axis}}));
 }
 
+// Both broadcast to one another, but for the dimension; without one both are one row.
+void taken_along(Node& n, Value data, Value index) {
+    Builder& b = n.b();
+    if (!n.has("dim")) {
+        data = b.reshape(data, {b.type(data).elements()});
+        index = b.reshape(index, {b.type(index).elements()});
+    }
+    Dims from = b.type(data).dims, to = b.type(index).dims;
+    const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(from.size()), 0);
+    const auto at = static_cast<std::size_t>(axis);
+    if (from.empty() || from.size() != to.size())
+        n.fail(fmt::format("{} takes indices of its data's rank", n.call().target));
+    const std::int64_t size = from[at], count = to[at];
+    from[at] = to[at] = 1;
+    const std::optional<Dims> both = broadcast(from, to);
+    if (!both) n.fail(fmt::format("the indices of {} do not fit its data", n.call().target));
+    Dims wide = *both;
+    wide[at] = size;
+    data = b.broadcast_to(data, wide);
+    wide[at] = count;
+    index = wrapped_indices(n, b.broadcast_to(index, wide), size);
+    n.give(b.op("gather_elements", {data, index}, {{"axis", axis}}));
+}
+
 // Indices may be fewer than the data along any dimension: what is behind them is not looked at.
 void gather_op(Node& n) {
     Builder& b = n.b();
     const Dims from = n.type("self").dims, to = n.type(n.has("index") ? "index" : "indices").dims;
     const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(from.size()), 0);
     Value data = n.tensor("self"), index = n.tensor(n.has("index") ? "index" : "indices");
+    if (n.op() == "take_along_dim") return taken_along(n, data, index);
     if (from.empty()) return n.give(b.broadcast_to(data, to));
     for (std::size_t d = 0; d < from.size(); ++d)
         if (static_cast<std::int64_t>(d) != axis)

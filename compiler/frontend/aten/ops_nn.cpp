@@ -43,7 +43,7 @@ void layer_norm_op(Node& n) {
     const std::vector<Value> results = b.emit("layer_norm", operands, {{"eps", n.number("eps", 1e-5)}});
     n.give(b.reshape(results[0], type.dims), 0);
     for (std::size_t k = 1; k < n.results() && k < results.size(); ++k)
-        if (n.wants(k)) n.give(b.reshape(results[k], ones), k);
+        if (n.wants(k)) n.give(b.op("stop_gradient", {b.reshape(results[k], ones)}), k);  // as torch has them
 }
 
 void rms_norm_op(Node& n) {
@@ -112,7 +112,7 @@ void dropout_op(Node& n) {
     const double rate = n.number("p", 0.5);
     if (!(rate >= 0 && rate <= 1)) n.fail(fmt::format("a dropout of the rate {}", rate), {}, "a number from 0 to 1");
     const bool on = n.boolean(flag, true);
-    if (n.wants(1) && on)
+    if (n.wants(1) && on && rate > 0)
         n.fail("the mask of a dropout is not supported", "leave it out of the model, and of its outputs");
     if (on) return n.give(dropped(n.b(), x, rate), 0);
     if (rate > 0) n.importer().note_dropout(rate);

@@ -19,6 +19,21 @@ void number_of_elements(Node& n) {
     n.give(Binding::of(n.type("self").elements()));
 }
 
+// Strides and offsets of a tensor in its memory, as the program says them.
+void place_in_memory(Node& n) {
+    const Argument* self = n.argument("self");
+    const TensorMeta* meta = self == nullptr ? nullptr : n.importer().meta(self->text);
+    if (meta == nullptr || meta->strides.size() != n.type("self").dims.size())
+        n.fail(fmt::format("nothing says what {} gives", n.call().target),
+               "save the model with torch.export.save, whose programs say how tensors lie in memory");
+    const bool offset = n.op() == "sym_storage_offset";
+    const std::size_t d = offset ? 0 : static_cast<std::size_t>(n.axis("dim", n.type("self").rank()));
+    if (!offset && d >= meta->strides.size()) n.fail(fmt::format("{} of a scalar", n.call().target));
+    const std::optional<std::int64_t> value = n.importer().size(offset ? meta->offset : meta->strides[d]);
+    if (!value) n.fail(fmt::format("what {} gives depends on data", n.call().target));
+    n.give(Binding::of(*value));
+}
+
 // The number in a tensor of one, where it follows from the program alone.
 void item_op(Node& n) {
     const Tensor* known = n.known("self");
@@ -110,18 +125,43 @@ void of_numbers(Node& n) {
 }
 
 constexpr OpImporter number_importers[] = {
-    {"sym_size", size_of_dimension},  {"sym_numel", number_of_elements}, {"item", item_op},
-    {"_local_scalar_dense", item_op}, {"_operator.add", of_numbers},     {"_operator.sub", of_numbers},
-    {"_operator.mul", of_numbers},    {"_operator.truediv", of_numbers}, {"_operator.floordiv", of_numbers},
-    {"_operator.mod", of_numbers},    {"_operator.pow", of_numbers},     {"_operator.neg", of_numbers},
-    {"_operator.pos", of_numbers},    {"_operator.eq", of_numbers},      {"_operator.ne", of_numbers},
-    {"_operator.lt", of_numbers},     {"_operator.le", of_numbers},      {"_operator.gt", of_numbers},
-    {"_operator.ge", of_numbers},     {"_operator.and_", of_numbers},    {"_operator.or_", of_numbers},
-    {"_operator.not_", of_numbers},   {"torch.sym_max", of_numbers},     {"torch.sym_min", of_numbers},
-    {"torch.sym_float", of_numbers},  {"torch.sym_int", of_numbers},     {"torch.sym_not", of_numbers},
-    {"torch.sym_ite", of_numbers},    {"torch._sym_sqrt", of_numbers},   {"math.floor", of_numbers},
-    {"math.ceil", of_numbers},        {"math.trunc", of_numbers},        {"_operator.abs", of_numbers},
-    {"builtins.round", of_numbers},   {"math.sqrt", of_numbers},
+    {"sym_size", size_of_dimension},
+    {"sym_numel", number_of_elements},
+    {"sym_stride", place_in_memory},
+    {"sym_storage_offset", place_in_memory},
+    {"item", item_op},
+    {"_local_scalar_dense", item_op},
+    {"_operator.add", of_numbers},
+    {"_operator.sub", of_numbers},
+    {"_operator.mul", of_numbers},
+    {"_operator.truediv", of_numbers},
+    {"_operator.floordiv", of_numbers},
+    {"_operator.mod", of_numbers},
+    {"_operator.pow", of_numbers},
+    {"_operator.neg", of_numbers},
+    {"_operator.pos", of_numbers},
+    {"_operator.eq", of_numbers},
+    {"_operator.ne", of_numbers},
+    {"_operator.lt", of_numbers},
+    {"_operator.le", of_numbers},
+    {"_operator.gt", of_numbers},
+    {"_operator.ge", of_numbers},
+    {"_operator.and_", of_numbers},
+    {"_operator.or_", of_numbers},
+    {"_operator.not_", of_numbers},
+    {"torch.sym_max", of_numbers},
+    {"torch.sym_min", of_numbers},
+    {"torch.sym_float", of_numbers},
+    {"torch.sym_int", of_numbers},
+    {"torch.sym_not", of_numbers},
+    {"torch.sym_ite", of_numbers},
+    {"torch._sym_sqrt", of_numbers},
+    {"math.floor", of_numbers},
+    {"math.ceil", of_numbers},
+    {"math.trunc", of_numbers},
+    {"_operator.abs", of_numbers},
+    {"builtins.round", of_numbers},
+    {"math.sqrt", of_numbers},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/promotion.h"
 #include "compiler/frontend/shared/einsum.h"
 #include "compiler/frontend/shared/products.h"
 
@@ -89,6 +90,33 @@ void grouped_product(Node& n) {
     n.give(b.reshape(numpy_matmul(b, b.reshape(placed, {count, 1, width}), of_rows), {count, out}));
 }
 
+// y[o] = sum over i, j of x1[i] w[o, i, j] x2[j] + bias[o]
+void bilinear_op(Node& n) {
+    Builder& b = n.b();
+    const Value y = einsum(b, "...i,oij,...j->...o", {n.tensor("input1"), n.tensor("weight"), n.tensor("input2")});
+    n.give(n.has("bias") ? b.add(y, n.tensor("bias")) : y);
+}
+
+// Each element of the one times all of the other, in blocks.
+void blocks_of_products(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = promoted(n, {"self", "other"});
+    const Value x = n.tensor("self", dtype), y = n.tensor("other", dtype);
+    Dims left = b.type(x).dims, right = b.type(y).dims;
+    const std::size_t rank = std::max(left.size(), right.size());
+    left.insert(left.begin(), rank - left.size(), 1);
+    right.insert(right.begin(), rank - right.size(), 1);
+    Dims of_x, of_y, whole;
+    for (std::size_t d = 0; d < rank; ++d) {
+        of_x.insert(of_x.end(), {left[d], 1});
+        of_y.insert(of_y.end(), {1, right[d]});
+        std::int64_t& extent = whole.emplace_back(0);
+        if (__builtin_mul_overflow(left[d], right[d], &extent)) n.fail("kron gives a shape that no tensor can have");
+    }
+    if (!countable(whole)) n.fail("kron gives a shape that no tensor can have");
+    n.give(b.reshape(b.mul(b.reshape(x, of_x), b.reshape(y, of_y)), whole));
+}
+
 constexpr OpImporter product_importers[] = {
     {"matmul", matrix_product},
     {"mm", matrix_product},
@@ -101,6 +129,8 @@ constexpr OpImporter product_importers[] = {
     {"addmv", add_matrix_product},
     {"outer", outer_product},
     {"einsum", einsum_op},
+    {"bilinear", bilinear_op},
+    {"kron", blocks_of_products, own_memory, computed},
     {"_grouped_mm", grouped_product},
     {"transformers.grouped_mm_fallback.default", grouped_product},
 };

@@ -166,6 +166,30 @@ void norm_op(Node& n) {
     n.give(v);
 }
 
+// Norms of matrices: "fro" of their elements; the largest or smallest sum of sizes in a column (1, -1) or a row (inf).
+void matrix_norm_op(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type("self");
+    const DType dtype = dtype_or(n, fractional(type.dtype));
+    const Value x = n.tensor("self", dtype);
+    const std::string name = n.text("ord", "");
+    const double p = name.empty() ? n.number("ord", 2) : 0;
+    const Dims given = n.integers("dim").value_or(Dims{-2, -1});
+    if (given.size() != 2 || type.rank() < 2) n.fail(fmt::format("{} of two dimensions", n.call().target));
+    const std::int64_t rows = n.axis(given[0], type.rank()), columns = n.axis(given[1], type.rank());
+    const bool keep = n.boolean("keepdim", false);
+    Dims both = {std::min(rows, columns), std::max(rows, columns)};
+    if (name == "fro")
+        return n.give(b.op("sqrt", {reduced(b, "reduce_sum", b.mul(x, x), both, keep)}, {{"flat_at_zero", true}}));
+    const bool by_column = std::abs(p) == 1;
+    if (!name.empty() || !(by_column || std::isinf(p)))
+        n.fail(fmt::format("a norm of matrices by their singular values ({}) is not supported",
+                           name.empty() ? fmt::format("{}", p) : name),
+               "choose \"fro\", 1 or inf");
+    const Value sums = reduced(b, "reduce_sum", b.op("abs", {x}), {by_column ? rows : columns}, true);
+    n.give(reduced(b, p > 0 ? "reduce_max" : "reduce_min", sums, both, keep));
+}
+
 void running_sum(Node& n) {
     const Value x = n.tensor("self", accumulated(n, "self"));
     const std::int64_t rank = n.type("self").rank(), axis = n.axis("dim", rank);
@@ -215,7 +239,9 @@ void difference(Node& n) {
     all.push_back(n.tensor("self", dtype));
     if (n.has("append")) all.push_back(n.tensor("append", dtype));
     Value v = all.size() == 1 ? all[0] : b.op("concat", all, {{"axis", axis}});
-    for (std::int64_t k = 0; k < n.integer("n", 1); ++k) {
+    if (n.integer("n", 1) == 0) return n.give(n.tensor("self"));  // as it came
+    const std::int64_t there = b.type(v).dims.empty() ? 0 : b.type(v).dims[static_cast<std::size_t>(axis)];
+    for (std::int64_t k = 0; k < std::min(n.integer("n", 1), there); ++k) {
         const std::int64_t size = b.type(v).dims[static_cast<std::size_t>(axis)];
         const Value later = b.slice(v, axis, 1, size), sooner = b.slice(v, axis, 0, size - 1);
         v = dtype == DType::boolean ? b.op("xor", {later, sooner}) : b.sub(later, sooner);
@@ -243,6 +269,43 @@ void histogram(Node& n) {
     n.give(b.cast(b.reduce_sum(counted, {0}), type.dtype));
 }
 
+// Of those that are numbers.
+void sum_of_numbers(Node& n) {
+    Builder& b = n.b();
+    const Value x = n.tensor("self", accumulated(n, "self"));
+    const DType dtype = b.type(x).dtype;
+    const bool mean = n.op() == "nanmean", keep = n.boolean("keepdim", false);
+    const Dims axes = axes_of(n, n.type("self").rank());
+    if (!is_float(dtype)) return n.give(reduced(b, "reduce_sum", x, axes, keep));
+    const Value none = b.op("is_nan", {x});
+    const Value sum = reduced(b, "reduce_sum", b.op("select", {none, b.scalar(dtype, 0), x}), axes, keep);
+    if (!mean) return n.give(sum);
+    const Value counts = b.cast(b.op("not", {none}), dtype);
+    n.give(b.div(sum, reduced(b, "reduce_sum", counts, axes, keep)));
+}
+
+void least_and_most(Node& n) {
+    Builder& b = n.b();
+    const Value x = n.tensor("self");
+    const Dims axes = axes_of(n, n.type("self").rank());
+    const bool keep = n.boolean("keepdim", false);
+    if (n.wants(0)) n.give(reduced(b, "reduce_min", x, axes, keep), 0);
+    if (n.wants(1)) n.give(reduced(b, "reduce_max", x, axes, keep), 1);
+}
+
+// The mean of each two elements next to one another, times the distance between them.
+void trapezoids(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = fractional(n.type("y").dtype);
+    const Value y = n.tensor("y", dtype);
+    const std::int64_t rank = b.type(y).rank(), axis = n.axis("dim", rank, -1);
+    if (rank == 0 || n.has("x")) n.fail(fmt::format("{} over given places is not supported", n.call().target));
+    const std::int64_t size = b.type(y).dims[static_cast<std::size_t>(axis)];
+    if (size < 2) n.fail(fmt::format("{} of {} elements", n.call().target, size));
+    const Value both = b.add(b.slice(y, axis, 1, size), b.slice(y, axis, 0, size - 1));
+    n.give(b.mul(b.reduce_sum(both, {axis}), n.number("dx", 1) / 2));
+}
+
 constexpr OpImporter reduce_importers[] = {
     {"sum", sum_op, own_memory, computed},
     {"mean", sum_op},
@@ -264,6 +327,11 @@ constexpr OpImporter reduce_importers[] = {
     {"logsumexp", log_of_sum},
     {"norm", norm_op},
     {"linalg_vector_norm", norm_op},
+    {"nansum", sum_of_numbers},
+    {"nanmean", sum_of_numbers},
+    {"aminmax", least_and_most},
+    {"trapezoid", trapezoids},
+    {"linalg_matrix_norm", matrix_norm_op},
     {"cumsum", running_sum, own_memory, computed},
     {"cumprod", running_product, own_memory, computed},
     {"cosine_similarity", cosine_of_angle},

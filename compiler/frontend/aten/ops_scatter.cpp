@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that write elements by index, sums over bags of rows, and elements in order.
+// Operators that write elements by index, and elements in order.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,19 +52,22 @@ Value as_far_as(Builder& b, Value v, const Dims& dims) {
 
 void scatter_op(Node& n) {
     Builder& b = n.b();
-    const Type type = n.type("self");
+    const Dims dims = n.type("self").dims;
+    Type type = n.type("self");
+    if (dims.empty()) type.dims = {1};  // a scalar is a row of one, and so is one index
     const std::string op = n.op();
-    const Value index = n.tensor("index");
+    Value index = n.tensor("index");
+    if (b.type(index).dims.empty()) index = b.reshape(index, {1});
     const Dims to = b.type(index).dims;
     if (to.size() != type.dims.size()) n.fail(fmt::format("{} takes indices of its data's rank", n.call().target));
-    if (type.dims.empty()) n.fail(fmt::format("{} of a scalar is not supported", n.call().target));
     const std::int64_t axis = n.axis("dim", type.rank()), rows = type.elements(), count = element_count(to);
+    const auto with_a_dimension = [&](Value v) { return b.type(v).dims.empty() ? b.reshape(v, {1}) : v; };
     Value updates = n.has("src") && n.is_tensor("src")
-                        ? as_far_as(b, n.tensor("src", type.dtype), to)
+                        ? as_far_as(b, with_a_dimension(n.tensor("src", type.dtype)), to)
                         : b.broadcast_to(n.operand(n.has("value") ? "value" : "src", type.dtype), to);
     const Value places = places_of(n, type.dims, index, axis);
     std::string reduction = reduction_named(n, op == "scatter_add" ? "add" : "none");
-    Value data = n.tensor("self");
+    Value data = with_a_dimension(n.tensor("self"));
     const bool includes = n.boolean("include_self", true);
     const bool mean = reduction == "mean";
     if (mean) reduction = "add";
@@ -88,7 +91,7 @@ void scatter_op(Node& n) {
         const Value times = b.add(hits(), includes ? 1 : 0);
         v = b.div(v, b.cast(b.op("max", {times, b.scalar(DType::f32, 1)}), type.dtype));
     }
-    n.give(v);
+    n.give(b.reshape(v, dims));
 }
 
 // x[i, j] = values, or += with `accumulate`. Where a mask says which elements, all of them get one number.
@@ -137,11 +140,11 @@ void index_put_op(Node& n) {
 // Rows along a dimension: added, copied or filled.
 void index_rows_op(Node& n) {
     Builder& b = n.b();
-    const Type type = n.type("self");
+    const Dims dims = n.type("self").dims;
+    Type type = n.type("self");
+    if (dims.empty()) type.dims = {1};  // a scalar is a row of one
     const std::string op = n.op();
-    const std::int64_t axis = n.axis("dim", type.rank()),
-                       rows = type.dims.empty() ? 1 : type.dims[static_cast<std::size_t>(axis)];
-    if (type.dims.empty()) n.fail(fmt::format("{} of a scalar is not supported", n.call().target));
+    const std::int64_t axis = n.axis("dim", type.rank()), rows = type.dims[static_cast<std::size_t>(axis)];
     const Value index = b.reshape(wrapped_indices(n, n.tensor("index"), rows), {n.type("index").elements()});
     const std::int64_t count = b.type(index).dims[0], width = rows == 0 ? 0 : type.elements() / rows;
     Dims front = {axis}, inverse(type.dims.size());
@@ -149,17 +152,20 @@ void index_rows_op(Node& n) {
         if (d != axis) front.push_back(d);
     for (std::size_t d = 0; d < front.size(); ++d)
         inverse[static_cast<std::size_t>(front[d])] = static_cast<std::int64_t>(d);
-    const Value data = b.transpose(n.tensor("self"), front);
+    const Value data = b.transpose(b.reshape(n.tensor("self"), type.dims), front);
     Value updates;
     if (op == "index_fill") {
         updates = b.broadcast_to(n.operand("value", type.dtype), {count, width});
     } else {
-        updates = b.reshape(b.transpose(n.tensor("source", type.dtype), front), {count, width});
+        const Value source = n.tensor("source", type.dtype);
+        const bool scalar = b.type(source).dims.empty();
+        updates = b.reshape(scalar ? source : b.transpose(source, front), {count, width});
         if (const double alpha = n.number("alpha", 1); alpha != 1) updates = b.mul(updates, alpha);
     }
     const RowWrites w{b.reshape(data, {rows, width}),    index, updates, rows, width, count,
                       op == "index_add" ? "add" : "none"};
-    n.give(b.transpose(b.reshape(written(b, w, places_known(n, index, rows)), b.type(data).dims), inverse));
+    const Value all = b.reshape(written(b, w, places_known(n, index, rows)), b.type(data).dims);
+    n.give(b.reshape(b.transpose(all, inverse), dims));
 }
 
 // self, with src in the place of a part of it.
@@ -182,59 +188,17 @@ void part_scatter_op(Node& n) {
     n.give(part_written(b, n.tensor("self"), n.tensor("src", type.dtype), axis, begin, end, step));
 }
 
-// Bags of rows of a table: of a constant number of indices each, or between offsets that are known.
-void embedding_bag_op(Node& n) {
-    Builder& b = n.b();
-    const Type table = n.type("weight");
-    const Tensor* offsets = n.known("offsets");
-    if (offsets == nullptr)
-        n.fail("the offsets of an embedding bag are data",
-               "give it indices of two dimensions, or compute with an embedding and a mask");
-    std::vector<std::int64_t> begins = offsets->i;
-    const std::int64_t count = n.type("indices").elements(), width = table.dims[1];
-    if (n.boolean("include_last_offset", false) && !begins.empty()) begins.pop_back();
-    const auto bags = static_cast<std::int64_t>(begins.size());
-    const std::int64_t mode = n.integer("mode", 0), padding = n.integer("padding_idx", -1);
-    const Value indices = b.reshape(wrapped_indices(n, n.tensor("indices"), table.dims[0]), {count});
-    Attributes attributes{{"axis", std::int64_t{0}}};
-    if (padding >= 0) attributes.set("padding_idx", padding);
-    Value rows = b.op("gather", {n.tensor("weight"), indices}, std::move(attributes));
-    if (n.has("per_sample_weights")) rows = b.mul(rows, b.reshape(n.tensor("per_sample_weights"), {count, 1}));
-    const Value zero = b.scalar(table.dtype, 0);
-    Value counts = b.splat(Type::tensor(table.dtype, {count, 1}), 1);
-    if (padding >= 0) {
-        const Value is =
-            b.reshape(b.op("ne", {indices, b.scalar(b.type(indices).dtype, static_cast<double>(padding))}), {count, 1});
-        rows = b.op("select", {is, rows, zero});
-        counts = b.cast(is, table.dtype);
-    }
-    bool even = bags > 0 && count % bags == 0;
-    for (std::int64_t k = 0; k < bags; ++k) even = even && begins[static_cast<std::size_t>(k)] == k * (count / bags);
-    Tensor bag_of(Type::tensor(DType::i64, {count}));
-    for (std::int64_t k = 0, bag = -1; k < count; ++k) {
-        while (bag + 1 < bags && begins[static_cast<std::size_t>(bag + 1)] <= k) ++bag;
-        bag_of.i[static_cast<std::size_t>(k)] = std::max<std::int64_t>(bag, 0);
-    }
-    const auto summed = [&](Value v, std::int64_t across) {
-        if (even) return b.reduce_sum(b.reshape(v, {bags, count / bags, across}), {1});
-        return b.op("scatter_add", {b.constant(ConstExpr::dense(bag_of)), v},
-                    {{"axis", std::int64_t{0}}, {"entries", bags}});
-    };
-    if (mode == 2) {
-        if (!even || padding >= 0)
-            n.fail("an embedding bag of maxima is supported for bags of one size, without a row that pads");
-        return n.give(b.op("reduce_max", {b.reshape(rows, {bags, count / bags, width})},
-                           {{"axes", Dims{1}}, {"keep_dims", false}}),
-                      0);
-    }
-    Value sum = summed(rows, width);
-    if (mode == 1) sum = b.div(sum, b.op("max", {summed(counts, 1), b.scalar(table.dtype, 1)}));
-    n.give(sum, 0);
+// A scalar in order, and where it stands.
+void give_only_element(Node& n) {
+    const Value first = n.b().scalar(DType::i64, 0);
+    if (n.op() == "argsort") return n.give(first);
+    n.give(n.tensor("self"), 0);
+    if (n.results() > 1) n.give(first, 1);
 }
 
 void top_k_op(Node& n) {
     const Type type = n.type("self");
-    if (type.dims.empty()) n.fail("topk of a scalar");
+    if (type.dims.empty()) return give_only_element(n);
     const Ranked first =
         top_k(n.b(), n.tensor("self"), n.axis("dim", type.rank(), -1), n.integer("k"), n.boolean("largest", true));
     n.give(first.values, 0);
@@ -243,7 +207,7 @@ void top_k_op(Node& n) {
 
 void sort_op(Node& n) {
     const Type type = n.type("self");
-    if (type.dims.empty()) n.fail("sort of a scalar");
+    if (type.dims.empty()) return give_only_element(n);
     const std::int64_t axis = n.axis("dim", type.rank(), -1);
     const bool numbers = n.op() == "argsort";
     const Ranked all =
@@ -318,9 +282,6 @@ constexpr OpImporter scatter_importers[] = {
     {"index_fill", index_rows_op},
     {"select_scatter", part_scatter_op},
     {"slice_scatter", part_scatter_op},
-    {"embedding_bag", embedding_bag_op},
-    {"_embedding_bag", embedding_bag_op},
-    {"_embedding_bag_forward_only", embedding_bag_op},
     {"topk", top_k_op},
     {"sort", sort_op},
     {"argsort", sort_op},

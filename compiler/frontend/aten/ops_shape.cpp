@@ -251,6 +251,30 @@ void repeated_in_a_row(Node& n) {
     n.give(n.b().reshape(n.b().broadcast_to(n.b().reshape(v, split), wide), dims));
 }
 
+// Each element as often as a number of it says, which is known.
+void repeated_by_numbers(Node& n) {
+    Builder& b = n.b();
+    const Tensor* times = n.known("repeats");
+    if (times == nullptr)
+        n.fail("how often elements are repeated depends on the data, and so does the result's shape",
+               "repeat by numbers that are constants of the model");
+    Value v = n.tensor("self");
+    if (!n.has("dim")) v = b.reshape(v, {b.type(v).elements()});
+    const std::int64_t axis = n.axis("dim", b.type(v).rank(), 0);
+    const std::int64_t size = b.type(v).dims.empty() ? 0 : b.type(v).dims[static_cast<std::size_t>(axis)];
+    if (times->size() != 1 && times->size() != size)
+        n.fail(fmt::format("{} has {} numbers for {} elements", n.call().target, times->size(), size));
+    constexpr std::size_t most = std::size_t{1} << 24;
+    std::vector<std::int64_t> from;
+    for (std::int64_t k = 0; k < size; ++k) {
+        const std::int64_t count = times->i[times->size() == 1 ? 0 : static_cast<std::size_t>(k)];
+        if (count < 0 || static_cast<std::size_t>(count) > most - from.size())
+            n.fail(fmt::format("{} {} times", n.call().target, count));
+        from.insert(from.end(), static_cast<std::size_t>(count), k);
+    }
+    n.give(b.op("gather", {v, b.constant(ConstExpr::dense(Tensor::ints(from)))}, {{"axis", axis}}));
+}
+
 Value reversed(Builder& b, Value v, std::int64_t axis) {
     const std::int64_t size = b.type(v).dims[static_cast<std::size_t>(axis)];
     const ConstPtr index = ConstExpr::affine(Type::tensor(DType::i64, {size}), static_cast<double>(size - 1), {-1});
@@ -308,9 +332,15 @@ void padded_op(Node& n) {
     for (std::size_t k = 0; k < pads.size() / 2; ++k) {
         const std::int64_t axis = rank - 1 - static_cast<std::int64_t>(k);
         const auto at = static_cast<std::size_t>(axis);
-        const std::int64_t begin = pads[2 * k], end = pads[2 * k + 1], size = b.type(v).dims[at];
+        std::int64_t begin = pads[2 * k], end = pads[2 * k + 1], size = b.type(v).dims[at];
         if (begin < -size || end < -size || begin + end < -size)
             n.fail(fmt::format("a padding takes {} and {} elements off a dimension of {}", -begin, -end, size));
+        if (mode == "circular" && (begin < 0 || end < 0)) {  // what is cut off does not come round again
+            v = b.slice(v, axis, std::max<std::int64_t>(0, -begin), size - std::max<std::int64_t>(0, -end));
+            size = b.type(v).dims[at];
+            begin = std::max<std::int64_t>(0, begin);
+            end = std::max<std::int64_t>(0, end);
+        }
         if (mode != "constant") {
             if (size == 0 || (begin == 0 && end == 0)) continue;
             std::vector<std::int64_t> from;
@@ -386,8 +416,9 @@ void unfolded_dimension(Node& n) {
     const Type type = n.type("self");
     const std::int64_t axis = n.axis("dimension", type.rank()), size = n.integer("size"), step = n.integer("step");
     const std::int64_t extent = type.dims.empty() ? 1 : type.dims[static_cast<std::size_t>(axis)];
-    if (type.dims.empty() || size < 1 || step < 1 || size > extent)
+    if (size < 1 || step < 1 || size > extent)
         n.fail(fmt::format("windows of {} elements in steps of {} along {}", size, step, extent));
+    if (type.dims.empty()) return n.give(n.b().reshape(n.tensor("self"), {1}));
     const std::int64_t count = (extent - size) / step + 1;
     Tensor index(Type::tensor(DType::i64, {count, size}));
     for (std::int64_t k = 0; k < count * size; ++k) index.i[static_cast<std::size_t>(k)] = k / size * step + k % size;
@@ -490,6 +521,7 @@ constexpr OpImporter shape_importers[] = {
     {"repeat", repeated},
     {"tile", repeated},
     {"repeat_interleave.self_int", repeated_in_a_row},
+    {"repeat_interleave.self_Tensor", repeated_by_numbers},
     {"flip", flipped},
     {"roll", rolled},
     {"rot90", turned_by_quarters},

@@ -6,65 +6,13 @@
 #include <cmath>
 #include <numeric>
 
-#include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/windows.h"
 #include "compiler/frontend/shared/grid_sample.h"
 #include "compiler/frontend/shared/pooling.h"
 #include "compiler/frontend/shared/resize.h"
 
 namespace thunderc::aten {
 namespace {
-
-constexpr std::int64_t most_window_places = 4096;  // each is an operation of its own
-
-// "1d", "2d" or "3d" in a name.
-std::size_t dimensions_of(const std::string& op) {
-    return op.find("1d") != std::string::npos ? 1 : op.find("2d") != std::string::npos ? 2 : 3;
-}
-
-// One number for each spatial dimension; one alone is for all of them.
-Dims for_each_dimension(Node& n, std::string_view name, std::size_t rank, std::int64_t otherwise) {
-    Dims out = n.integers(name).value_or(Dims{});
-    if (out.empty()) out = {otherwise};
-    if (out.size() == 1) out.resize(rank, out[0]);
-    if (out.size() != rank) n.fail(fmt::format("\"{}\" of {} has {} numbers", name, n.call().target, out.size()));
-    return out;
-}
-
-Window window_form_of(Node& n, const Dims& in, const Dims& size, const Dims& strides) {
-    Window w;
-    w.in = in;
-    w.size = size;
-    w.strides = strides;
-    w.dilations = for_each_dimension(n, "dilation", in.size(), 1);
-    w.before = w.behind = n.argument("padding") != nullptr && n.argument("padding")->kind == Argument::Kind::text
-                              ? Dims(in.size(), 0)
-                              : for_each_dimension(n, "padding", in.size(), 0);
-    const auto inside = [](const Dims& numbers, std::int64_t least) {
-        return std::all_of(numbers.begin(), numbers.end(), [&](std::int64_t v) { return v >= least && v < 1 << 30; });
-    };
-    if (!inside(w.size, 1) || !inside(w.strides, 1) || !inside(w.dilations, 1) || !inside(w.before, 0))
-        n.fail(fmt::format("the windows of {} do not fit its input", n.call().target));
-    if (w.places() > most_window_places)
-        n.fail(fmt::format("{} with windows of {} places is not supported", n.call().target, w.places()),
-               "use smaller windows", fmt::format("{} at most", most_window_places));
-    return w;
-}
-
-// One image alone is a batch of one.
-Value with_batch_of(Builder& b, Value x, std::size_t spatial) {
-    Dims dims = b.type(x).dims;
-    if (dims.size() != spatial + 1) return x;
-    dims.insert(dims.begin(), 1);
-    return b.reshape(x, dims);
-}
-
-// What came without a batch is given without one.
-Value as_it_came(Node& n, Value y, std::int64_t rank) {
-    Dims dims = n.b().type(y).dims;
-    if (static_cast<std::int64_t>(dims.size()) == rank) return y;
-    dims.erase(dims.begin());
-    return n.b().reshape(y, dims);
-}
 
 Value with_channel_bias(Node& n, Value y) {
     if (!n.has("bias")) return y;
@@ -121,40 +69,6 @@ void convolution_op(Node& n) {
                   {"steps", w.out}});
     }
     n.give(as_it_came(n, with_channel_bias(n, y), n.type("input").rank()));
-}
-
-struct Pooled {
-    Value x;
-    Window window;
-    std::int64_t rank = 0;  // of what is pooled, as it came
-};
-
-// How many steps a window makes; with ceil_mode one more where elements are left, which begins on them or before.
-std::int64_t steps_of_pool(Node& n, const Window& w, std::size_t d) {
-    const std::int64_t room = w.in[d] + w.before[d] + w.behind[d] - w.reach(d);
-    if (room < 0 && !n.boolean("ceil_mode", false)) return 0;
-    if (!n.boolean("ceil_mode", false)) return room / w.strides[d] + 1;
-    const std::int64_t steps = (std::max<std::int64_t>(room, -w.strides[d]) + w.strides[d] - 1) / w.strides[d] + 1;
-    return (steps - 1) * w.strides[d] >= w.in[d] + w.before[d] ? steps - 1 : steps;
-}
-
-Pooled pooled(Node& n) {
-    Builder& b = n.b();
-    const std::size_t spatial = dimensions_of(n.op());
-    const Value x = with_batch_of(b, n.tensor(n.has("self") ? "self" : "input"), spatial);
-    const Dims dims = b.type(x).dims;
-    if (dims.size() != spatial + 2)
-        n.fail(fmt::format("{} takes rows of channels", n.call().target), {}, {}, to_string(b.type(x)));
-    const Dims size = for_each_dimension(n, "kernel_size", spatial, 1);
-    const bool given = n.has("stride") && !n.integers("stride")->empty();
-    Window w = window_form_of(n, Dims(dims.begin() + 2, dims.end()), size,
-                              given ? for_each_dimension(n, "stride", spatial, 1) : size);
-    for (std::size_t d = 0; d < spatial; ++d) {
-        w.out.push_back(steps_of_pool(n, w, d));
-        if (w.out[d] < 1)
-            n.fail(fmt::format("the windows of {} are larger than its input with its padding", n.call().target));
-    }
-    return {x, w, n.type(n.has("self") ? "self" : "input").rank()};
 }
 
 void max_pool_op(Node& n) {
@@ -217,12 +131,7 @@ void adaptive_average_pool(Node& n) {
             v = b.op("reduce_mean", {b.reshape(v, apart)}, {{"axes", Dims{axis + 1}}, {"keep_dims", false}});
             continue;
         }
-        Tensor matrix(Type::tensor(b.type(v).dtype, {out, in}));
-        for (std::int64_t k = 0; k < out; ++k) {
-            const std::int64_t begin = k * in / out, end = ((k + 1) * in + out - 1) / out;
-            for (std::int64_t i = begin; i < end; ++i)
-                matrix.f[static_cast<std::size_t>(k * in + i)] = 1 / static_cast<double>(end - begin);
-        }
+        Tensor matrix = adaptive_shares(in, out, b.type(v).dtype);
         const std::int64_t outer = element_count(Dims(dims.begin(), dims.begin() + axis));
         const std::int64_t inner = element_count(Dims(dims.begin() + axis + 1, dims.end()));
         v = b.op("matmul", {b.constant(ConstExpr::dense(std::move(matrix))), b.reshape(v, {outer, in, inner})},
@@ -233,26 +142,59 @@ void adaptive_average_pool(Node& n) {
     n.give(v);
 }
 
+// Windows of equal sizes are those of a max pool. Others are made so: each is laid out as long as the longest one, its
+// last element repeated, so that of equal ones the first is still the first.
 void adaptive_max_pool(Node& n) {
     Builder& b = n.b();
     const std::size_t spatial = dimensions_of(n.op());
     const Dims result = adapted(n, spatial);
-    const Value x = with_batch_of(b, n.tensor("self"), spatial);
+    Value x = with_batch_of(b, n.tensor("self"), spatial);
     const Dims dims = b.type(x).dims;
     Window w;
+    std::vector<std::vector<std::int64_t>> from(spatial);  // by the element laid out, the element
+    std::int64_t places = 1;
     for (std::size_t d = 0; d < spatial; ++d) {
         const std::int64_t in = dims[d + 2], out = result[result.size() - spatial + d];
-        if (out < 1 || in % out != 0)
+        if (out < 1 || in < 1) n.fail(fmt::format("{} of {} elements to {}", n.call().target, in, out));
+        std::int64_t longest = 0;
+        for (std::int64_t k = 0; k < out; ++k) {
+            const auto [begin, end] = adaptive_window(in, out, k);
+            longest = std::max(longest, end - begin);
+        }
+        places *= longest;
+        if (places > most_window_places)
             n.fail(fmt::format("{} of {} elements to {} is not supported", n.call().target, in, out),
-                   "choose sizes that divide");
-        w.in.push_back(in);
+                   "pool to more elements");
+        for (std::int64_t k = 0; k < out; ++k) {
+            const auto [begin, end] = adaptive_window(in, out, k);
+            for (std::int64_t i = 0; i < longest; ++i) from[d].push_back(std::min(begin + i, end - 1));
+        }
+        if (in % out != 0)
+            x = b.op("gather", {x, b.constant(ConstExpr::dense(Tensor::ints(from[d])))},
+                     {{"axis", static_cast<std::int64_t>(d) + 2}});
+        w.in.push_back(longest * out);
         w.out.push_back(out);
-        w.size.push_back(in / out);
+        w.size.push_back(longest);
     }
     w.strides = w.size;
     w.dilations = Dims(spatial, 1);
     w.before = w.behind = Dims(spatial, 0);
-    n.give(b.reshape(max_pool(b, x, w, false).values, result), 0);
+    const bool numbers = n.wants(1);
+    const LargestOfWindow most = max_pool(b, x, w, numbers);
+    n.give(b.reshape(most.values, result), 0);
+    if (!numbers) return;
+    // Of each channel by itself, of the elements as they came.
+    Tensor table(Type::tensor(DType::i64, {element_count(w.in)}));
+    for (std::int64_t k = 0; k < table.size(); ++k) {
+        std::int64_t rest = k, stride = 1, number = 0;
+        for (std::size_t d = spatial; d-- > 0; rest /= w.in[d], stride *= dims[d + 2])
+            number += stride * from[d][static_cast<std::size_t>(rest % w.in[d])];
+        table.i[static_cast<std::size_t>(k)] = number;
+    }
+    const Value within = b.op("mod", {most.numbers, b.scalar(DType::i64, static_cast<double>(table.size()))});
+    const Value named =
+        b.op("gather", {b.constant(ConstExpr::dense(std::move(table))), within}, {{"axis", std::int64_t{0}}});
+    n.give(b.reshape(named, result), 1);
 }
 
 // What windows see as columns, (N, C places, steps), and back: added up where it came from.

@@ -3,70 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <numeric>
 
 #include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/shared/fourier.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
 
-constexpr std::int64_t longest = 4096;
-constexpr std::int64_t largest_matrix = std::int64_t{1} << 23;  // 32 MB of f32; 2048 real numbers make as many
-
-struct Spectrum {
-    std::int64_t length = 0, used = 0;  // of the transform; of what goes in
-    std::int64_t parts = 1;             // of a number that goes in: 2 for complex ones
-    std::int64_t results = 0, result_parts = 2;
-    bool inverse = false;
-    bool of_half = false;  // what goes in is the first half of a spectrum, whose other half mirrors it
-};
-
-// Row (i, part) and column (k, part): what element i gives to result k. exp(∓2πi ik/n), by n for the inverse.
-Tensor matrix(const Spectrum& t, DType dtype) {
-    Tensor out(Type::tensor(dtype, {t.used * t.parts, t.results * t.result_parts}));
-    const double sign = t.inverse ? 1 : -1, share = t.inverse ? 1 / static_cast<double>(t.length) : 1;
-    for (std::int64_t i = 0; i < t.used; ++i)
-        for (std::int64_t k = 0; k < t.results; ++k) {
-            const double angle =
-                2 * std::numbers::pi * static_cast<double>(i * k % t.length) / static_cast<double>(t.length);
-            const bool mirrored = t.of_half && i != 0 && 2 * i != t.length;
-            const double weight = mirrored ? 2 * share : share;
-            const double real = weight * std::cos(angle), imaginary = weight * sign * std::sin(angle);
-            const auto at = [&](std::int64_t from, std::int64_t to) -> double& {
-                const std::int64_t columns = t.results * t.result_parts;
-                return out.f[static_cast<std::size_t>((i * t.parts + from) * columns + k * t.result_parts + to)];
-            };
-            at(0, 0) = real;
-            if (t.result_parts == 2) at(0, 1) = imaginary;
-            if (t.parts == 2) at(1, 0) = -imaginary;
-            if (t.parts == 2 && t.result_parts == 2) at(1, 1) = real;
-        }
-    return out;
-}
-
-// x [rows…, n, parts] -> [rows…, results, result parts]
-Value transformed(Node& n, Value x, const Spectrum& t) {
-    if (t.length < 1 || t.length > longest)
+// Where a transform is one that a program does.
+void check_spectrum(Node& n, const Spectrum& t) {
+    if (!t.has_length())
         n.fail(fmt::format("{} of the length {} is not supported", n.proto().op_type(), t.length), {},
-               fmt::format("1 to {}", longest));
-    if (const std::int64_t elements = t.used * t.parts * t.results * t.result_parts; elements > largest_matrix)
+               fmt::format("1 to {}", Spectrum::longest));
+    if (!t.fits())
         n.fail(fmt::format("{} of the length {} is not supported: it would be a product with a matrix of {} by {}",
                            n.proto().op_type(), t.length, t.used * t.parts, t.results * t.result_parts),
                "take it of shorter rows, of real numbers in place of complex ones, or of half the spectrum (onesided)",
-               fmt::format("{} elements at most", largest_matrix), fmt::format("{} elements", elements));
-    Builder& b = n.b();
-    Dims dims = b.type(x).dims;
-    const auto axis = static_cast<std::int64_t>(dims.size()) - 2;
-    x = b.slice(x, axis, 0, t.used);
-    const std::int64_t width = t.used * t.parts, rows = b.type(x).elements() / width;
-    const Value table = b.constant(ConstExpr::dense(matrix(t, b.type(x).dtype)));
-    const Value y =
-        b.op("matmul", {b.reshape(x, {rows, width}), table}, {{"transpose_a", false}, {"transpose_b", false}});
-    dims[dims.size() - 2] = t.results;
-    dims.back() = t.result_parts;
-    return b.reshape(y, dims);
+               fmt::format("{} elements at most", Spectrum::largest_matrix), fmt::format("{} elements", t.elements()));
+}
+
+Value transformed(Node& n, Value x, const Spectrum& t) {
+    check_spectrum(n, t);
+    return fourier_transformed(n.b(), x, t);
 }
 
 std::int64_t parts_of(Node& n) {

@@ -157,4 +157,19 @@ Value average_pool(Builder& b, Value x, const Window& w, bool padding, std::opti
     return b.mul(v, share);
 }
 
+Value mean_share(Builder& b, DType dtype, const Window& w, bool padding, std::optional<double> divisor) {
+    if (divisor) return b.scalar(dtype, 1 / *divisor);
+    Dims dims = {1, 1};
+    dims.insert(dims.end(), w.out.begin(), w.out.end());
+    Tensor out(Type::tensor(dtype, dims));
+    std::fill(out.f.begin(), out.f.end(), 1.0);
+    std::int64_t inner = 1;  // steps behind one of this dimension
+    for (std::size_t d = w.rank(); d-- > 0; inner *= w.out[d]) {
+        const Tensor line = shares(w, d, padding);
+        for (std::int64_t k = 0; k < out.size(); ++k)
+            out.f[static_cast<std::size_t>(k)] *= line.f[static_cast<std::size_t>(k / inner % w.out[d])];
+    }
+    return b.constant(ConstExpr::dense(std::move(out)));
+}
+
 }  // namespace thunderc

@@ -26,4 +26,7 @@ Value sum_of_window(Builder& b, Value padded, const Window& w);
 // that.
 Value average_pool(Builder& b, Value x, const Window& w, bool padding, std::optional<double> divisor = std::nullopt);
 
+// What each element of a window has in its mean, for each of the window's steps: (1, 1, steps…), or one number.
+Value mean_share(Builder& b, DType dtype, const Window& w, bool padding, std::optional<double> divisor);
+
 }  // namespace thunderc

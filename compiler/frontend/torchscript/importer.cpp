@@ -92,10 +92,16 @@ std::optional<std::int64_t> Importer::size(const aten::Size& size) const {
 // ---- for the interpreter --------------------------------------------------------------------------------------------
 
 const Type& Importer::type(const Item& tensor) const {
-    return aten::Importer::type(find(tensor.text).value);
+    const aten::Binding& of = find(tensor.text);
+    return aten::Importer::type(of.kind == aten::Binding::Kind::complex ? of.items[0].value : of.value);
+}
+
+bool Importer::is_complex(const Item& tensor) const {
+    return find(tensor.text).kind == aten::Binding::Kind::complex;
 }
 
 const Tensor* Importer::known(const Item& tensor) {
+    if (is_complex(tensor)) return nullptr;
     const Value v = find(tensor.text).value;
     refuse_counted(v, {});
     return aten::Importer::known(v);
@@ -152,6 +158,7 @@ void Importer::note_type(const std::string& name, ScalarType type) {
 
 ScalarType Importer::own_type(const std::string& name) const {
     if (const auto at = own_types_.find(name); at != own_types_.end()) return at->second;
+    if (names_.at(name).kind == aten::Binding::Kind::complex) return ScalarType::c64;
     return scalar_type_of(number_of(aten::Importer::type(names_.at(name).value).dtype)).value_or(ScalarType::unknown);
 }
 
@@ -230,7 +237,9 @@ Item Importer::constant_of_archive(std::size_t k, const Place& place) {
 bool Importer::requires_gradient(const Item& tensor) {
     const Function& main = module_.main();
     std::vector<bool> needed(main.values.size(), false);
-    needed[find(tensor.text).value.index] = true;
+    const aten::Binding& of = find(tensor.text);
+    if (of.kind == aten::Binding::Kind::tensor) needed[of.value.index] = true;
+    for (const aten::Binding& part : of.items) needed[part.value.index] = true;  // of complex numbers
     for (auto op = main.ops.rbegin(); op != main.ops.rend(); ++op) {
         const bool on_the_way =
             std::any_of(op->results.begin(), op->results.end(), [&](Value v) { return needed[v.index]; });
@@ -267,9 +276,10 @@ std::optional<Item> Importer::property(const OperatorCall& call, const Place& pl
     if (call.name == "len") return Item::of(of.dims.empty() ? std::int64_t{0} : of.dims.front());
     if (call.name == "numel") return Item::of(of.elements());
     if (call.name == "prim.dtype") return type_of_tensor(tensor, place);
-    if (call.name == "is_floating_point") return Item::of(is_float(of.dtype));
-    if (call.name == "is_complex" || call.name == "prim.is_cuda" || call.name == "prim.is_quantized" ||
-        call.name == "prim.is_sparse" || call.name == "prim.is_nested")
+    if (call.name == "is_complex") return Item::of(is_complex(tensor));
+    if (call.name == "is_floating_point") return Item::of(is_float(of.dtype) && !is_complex(tensor));
+    if (call.name == "prim.is_cuda" || call.name == "prim.is_quantized" || call.name == "prim.is_sparse" ||
+        call.name == "prim.is_nested")
         return Item::of(false);
     if (call.name == "is_contiguous") return Item::of(true);
     if (call.name == "__not__") {
@@ -432,6 +442,9 @@ Item Importer::imported(const OperatorCall& call, MatchedCall found, const Place
         if (!gradients && binding.kind == aten::Binding::Kind::tensor &&
             is_float(aten::Importer::type(binding.value).dtype))
             binding = aten::Binding::of(builder_.op("stop_gradient", {binding.value}));
+        if (!gradients && binding.kind == aten::Binding::Kind::complex)
+            for (aten::Binding& part : binding.items)
+                part = aten::Binding::of(builder_.op("stop_gradient", {part.value}));
         return item_of(name);
     };
     // What is written to is known by its own name from here on.
@@ -451,7 +464,8 @@ Item Importer::imported(const OperatorCall& call, MatchedCall found, const Place
 Item Importer::item_of(const std::string& name) const {
     const aten::Binding& binding = names_.at(name);
     switch (binding.kind) {
-        case aten::Binding::Kind::tensor: return Item::tensor(name);
+        case aten::Binding::Kind::tensor:
+        case aten::Binding::Kind::complex: return Item::tensor(name);
         case aten::Binding::Kind::integer: return Item::of(binding.integer);
         case aten::Binding::Kind::number: return Item::of(binding.number);
         case aten::Binding::Kind::boolean: return Item::of(binding.integer != 0);

@@ -55,6 +55,7 @@ class Importer final : public aten::Importer, private Operators {
     Item call(const OperatorCall& call, const Place& place, bool gradients) override;
     const Type& type(const Item& tensor) const override;
     const Tensor* known(const Item& tensor) override;
+    bool is_complex(const Item& tensor) const;
     Item constant(Tensor numbers) override;
     Item constant_of_archive(std::size_t k, const Place& place) override;
     bool requires_gradient(const Item& tensor) override;

@@ -291,6 +291,9 @@ void Importer::import_outputs(const Item& result, const std::string& key, int de
         const std::string wanted = aten::plain(key.empty() ? result.text : key);
         std::string name = wanted;
         for (int n = 1; !output_names_.insert(name).second; ++n) name = fmt::format("{}_{}", wanted, n);
+        if (is_complex(result))
+            fail(fmt::format("the result {} is of complex numbers", wanted),
+                 "return pairs of real numbers: torch.view_as_real(x)");
         refuse_counted(find(result.text).value, {});
         main.results.push_back(find(result.text).value);
         main.result_names.push_back(std::move(name));
