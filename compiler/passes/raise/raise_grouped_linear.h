@@ -9,7 +9,8 @@
 //     %y = grouped_linear(%x, %w, %ids)     : f32[T,out]
 //
 // The matrices may stand on either side, turned round or not, be taken by gather_nd, and their ids have several
-// dimensions; x may have several rows for each id.
+// dimensions, of which the last ones may lie side by side with the results, as einsum has them; x may have several rows
+// for each id.
 #pragma once
 
 #include "compiler/ir/module.h"

@@ -89,6 +89,39 @@ TEST(RaiseGroupedLinear, EveryOrientation) {
     EXPECT_EQ(raised, 32);
 }
 
+// einsum("td,tkhd->tkh"): the results of a row's two matrices lie side by side; of one row and of two.
+TEST(RaiseGroupedLinear, ResultsSideBySide) {
+    for (const char* rows : {"1", "2"})
+        for (const bool left : {false, true})
+            for (const bool in_first : {false, true}) {
+                const std::string r = rows;
+                std::string ir = "\nfunc @main(%x: f32[5," + (left ? "4," + r : r + ",4") +
+                                 "] input \"x\", %ids: i64[5,2] input \"ids\", %w: f32[2," +
+                                 (in_first ? "4,3" : "3,4") +
+                                 "] parameter \"w\") -> (%y) {\n"
+                                 "  %m = gather(%w, %ids) {axis = 0} : f32[5,2," +
+                                 (in_first ? "4,3" : "3,4") + "]\n";
+                // (5, 4, 2, 3) on the right, (5, 2, 3, 4) on the left
+                std::string m = "%m";
+                if (!left) {
+                    ir += std::string("  %t = transpose(%m) {permutation = [0, ") + (in_first ? "2, 1, 3" : "3, 1, 2") +
+                          "]} : f32[5,4,2,3]\n";
+                    m = "%t";
+                } else if (in_first) {
+                    ir += "  %t = transpose(%m) {permutation = [0, 1, 3, 2]} : f32[5,2,3,4]\n";
+                    m = "%t";
+                }
+                ir += "  %r = reshape(" + m +
+                      ") {dims = " + (left ? "[5, 6, 4]} : f32[5,6,4]" : "[5, 4, 6]} : f32[5,4,6]") +
+                      "\n  %y = matmul(" + (left ? "%r, %x" : "%x, %r") +
+                      ") {transpose_a = false, transpose_b = false} : f32[5," + (left ? "6," + r : r + ",6") + "]\n}\n";
+                SCOPED_TRACE(ir);
+                const std::string after = after_pass(raise_grouped_linear, ir);
+                EXPECT_NE(after.find("grouped_linear"), std::string::npos) << after;
+                EXPECT_EQ(after.find("gather"), std::string::npos) << after;
+            }
+}
+
 TEST(RaiseGroupedLinear, OtherProductsStay) {
     for (const char* ir : {// one matrix for all rows
                            R"(
@@ -116,6 +149,23 @@ func @main(%x: f32[2,5,4] input "x", %ids: i64[2,4] input "ids", %w: f32[7,3] pa
 func @main(%x: f32[3,2,5,4] input "x", %ids: i64[2] input "ids", %w: f32[7,4,3] parameter "w") -> (%y) {
   %m = gather(%w, %ids) {axis = 0} : f32[2,4,3]
   %y = matmul(%x, %m) {transpose_a = false, transpose_b = false} : f32[3,2,5,3]
+}
+)",
+                           // matrices of which every second one is taken for the batch
+                           R"(
+func @main(%x: f32[3,1,4] input "x", %ids: i64[2,3] input "ids", %w: f32[7,4,3] parameter "w") -> (%y) {
+  %m = gather(%w, %ids) {axis = 0} : f32[2,3,4,3]
+  %t = transpose(%m) {permutation = [1, 2, 0, 3]} : f32[3,4,2,3]
+  %r = reshape(%t) {dims = [3, 4, 6]} : f32[3,4,6]
+  %y = matmul(%x, %r) {transpose_a = false, transpose_b = false} : f32[3,1,6]
+}
+)",
+                           // a sum over the matrices as well
+                           R"(
+func @main(%x: f32[5,1,8] input "x", %ids: i64[5,2] input "ids", %w: f32[7,4,3] parameter "w") -> (%y) {
+  %m = gather(%w, %ids) {axis = 0} : f32[5,2,4,3]
+  %r = reshape(%m) {dims = [5, 8, 3]} : f32[5,8,3]
+  %y = matmul(%x, %r) {transpose_a = false, transpose_b = false} : f32[5,1,3]
 }
 )",
                            // dimensions that another transpose moved
