@@ -184,6 +184,12 @@ void ModelOptions::add_to(CLI::App& app) {
     add_graph_to(app);
     std::string losses = "auto";  // what a shell completes
     for (const AddedLoss& loss : added_losses()) losses += "|" + loss.name;
+    app.add_option("--lora", compile.lora,
+                   "adapters of low rank beside linear layers, which alone are trained: r=N (8), alpha=X (8), "
+                   "targets=REGEX of modules or all-linear (all but the head), rslora, dropout=P, "
+                   "modules_to_save=REGEX of what is trained whole")
+        ->check(not_empty())
+        ->type_name("r=16,alpha=32,...");
     app.add_option("--loss", compile.loss,
                    "the loss added to a graph that ends in none, with options where it takes some (huber:delta=0.5), "
                    "or several "
@@ -322,6 +328,7 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (c.optim_dtype != defaults.optim_dtype) add("--optim-dtype", c.optim_dtype);
     if (!c.freeze.empty()) add("--freeze", c.freeze);
     if (!c.train_only.empty()) add("--train-only", c.train_only);
+    if (c.lora) add("--lora", fmt::format("'{}'", *c.lora));
     if (!c.trainable.empty()) add("--trainable", c.trainable);
     if (!c.constant.empty()) add("--constant", c.constant);
     if (c.executors != defaults.executors) add("--executors", fmt::format("{}", fmt::join(c.executors, ",")));
@@ -503,6 +510,7 @@ void ModelOptions::finish() {
         throw UsageError(std::move(d));
     }
     check_optimizer_choices(compile);
+    check_adapters(compile);
     compile.bucket_bytes = bucket_mb << 20;
     if (!executors.empty()) {
         compile.executors.clear();

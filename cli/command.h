@@ -112,6 +112,8 @@ Module compile_without_user_functions(ModelOptions options, const std::string& l
 std::vector<std::string> pass_names(const ModelOptions& options);
 // Throws UsageError where the optimizer cannot be sharded as asked, or its states not be kept so.
 void check_optimizer_choices(const CompileOptions& compile);
+// Throws UsageError where --lora is none, or another option says as well what is trained.
+void check_adapters(const CompileOptions& compile);
 // Throws UsageError, which lists them, where there is none of this name.
 void require_pass(const ModelOptions& options, const std::string& name);
 // Does what follows the passes; a bug in it is reported as that of a pass of this name.

@@ -93,8 +93,11 @@ Symbols::Symbols(const Module& module) : dimensions_(module) {
             if (known.name == f.field) name(known.id, f.name, f.meaning);
     }
     if (value("C") == 0) return;
-    for (const Dimensions::Named& known : dimensions_.named())
-        if (known.name == "in" && !is_symbolic(formula(known.id))) name(known.id, "H", "width inside the MLP");
+    for (const Dimensions::Named& known : dimensions_.named()) {
+        if (known.name != "in" || is_symbolic(formula(known.id))) continue;
+        const bool rank = module.adapters && dimensions_.extent(known.id) == module.adapters->rank;
+        name(known.id, rank ? "R" : "H", rank ? "rank of the adapters" : "width inside the MLP");
+    }
 }
 
 void Symbols::name_inputs(const Module& module) {

@@ -35,8 +35,8 @@ std::string size_text(SizeFormula f);
 class Symbols {
   public:
     // Found from the graph: B and T from its inputs, V and C from the embedding, NH, KVH, HS from attention, H from
-    // what else products read, L from loops. A dimension has a name where it is that size by construction; that it has
-    // the same number is not enough.
+    // what else products read, R from the adapters of low rank among these, L from loops. A dimension has a name where
+    // it is that size by construction; that it has the same number is not enough.
     explicit Symbols(const Module& module);
 
     const std::vector<Symbol>& all() const { return symbols_; }

@@ -53,6 +53,8 @@ struct CompileOptions {
     // parameters
     std::string trainable, constant;  // regular expressions over names; empty: none
     std::string freeze, train_only;   // the same; at most one of the two
+    // Adapters of low rank, as parse_lora takes them ("r=16,alpha=32"): they alone are trained; none: there are none.
+    std::optional<std::string> lora;
     // differentiation
     std::string recompute = "none";  // none, selective, block
     // optimizer

@@ -32,12 +32,14 @@
 #include "compiler/passes/raise/raise_sdpa.h"
 #include "compiler/passes/raise/raise_swiglu.h"
 #include "compiler/passes/raise/use_user_functions.h"
+#include "compiler/passes/recognise/add_adapters.h"
 #include "compiler/passes/recognise/bound_indices.h"
 #include "compiler/passes/recognise/check_outputs.h"
 #include "compiler/passes/recognise/check_synced_norms.h"
 #include "compiler/passes/recognise/choose_init.h"
 #include "compiler/passes/recognise/freeze_parameters.h"
 #include "compiler/passes/recognise/lift_parameters.h"
+#include "compiler/passes/recognise/lora_options.h"
 #include "compiler/passes/recognise/mark_outer_matrices.h"
 #include "compiler/passes/recognise/place_random.h"
 #include "compiler/passes/simplify/fold_constants.h"
@@ -167,6 +169,10 @@ void add_emission(PassList& list, const CompileOptions& o) {
 std::vector<Pass> training_program(const CompileOptions& o) {
     PassList list;
     add_recognition(list, o);
+    if (o.lora) {  // of layers as they are written, before the loss, which may be of one that is asked for
+        list.require("add_adapters",
+                     [lora = parse_lora(*o.lora)](Module m, Report& r) { return add_adapters(std::move(m), lora, r); });
+    }
     list.require("add_loss",
                  [o](Module m, Report& r) { return add_loss(std::move(m), o.loss, r, o.mesh.communicates()); });
     list.add("bound_indices",

@@ -44,6 +44,7 @@ std::vector<std::string> leaf_candidates(const std::string& pattern) {
     std::string name;
     for (std::size_t k = parts.size(); k-- > 0;) {
         name = name.empty() ? parts[k] : parts[k] + "_" + name;
+        if (k > 0 && k + 1 == parts.size() && parts[k].starts_with("lora_")) continue;  // of which layer stands before
         if (name.find_first_not_of("0123456789_") != std::string::npos) out.push_back(identifier(name + last));
     }
     if (out.empty()) out.push_back(identifier(name + last));

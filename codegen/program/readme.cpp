@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <vector>
@@ -177,6 +178,20 @@ std::string function_text(const ProgramLayout& layout) {
         "parameters and\ninputs where `FUNCTION` says, call `Model(arenas, stream).{}()`, and read results there. "
         "`runtime/run/runner.cpp` does this.\n\n",
         main.name);
+    return text;
+}
+
+// What is trained beside frozen weights, and where it goes; "" where there are no adapters.
+std::string adapters_text(const Module& module) {
+    if (!module.adapters) return "";
+    const Adapters& a = *module.adapters;
+    std::string text = fmt::format(
+        "## Adapters\n\nAdapters of rank {}, scaled by {:.6g}, stand beside {}, and are trained; all else is "
+        "frozen{}.\n"
+        "`--init` names the model's own weights, `--init-adapter DIR` adapters to go on with, and `--save-adapter DIR` "
+        "writes them\nas PEFT has them.\n\n",
+        a.rank, a.alpha / (a.rank_stabilized ? std::sqrt(static_cast<double>(a.rank)) : static_cast<double>(a.rank)),
+        fmt::join(a.targets, ", "), a.saved.empty() ? "" : fmt::format(", but {}", fmt::join(a.saved, ", ")));
     return text;
 }
 
@@ -450,6 +465,7 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
     if (!layout.symbols().all().empty()) out += "\n";
     if (layout.trains()) out += feed_text(layout);
     if (layout.trains() && is_narrow(layout.compute_dtype())) out += precision_text(layout, options.compile);
+    out += adapters_text(m);
     if (layout.trains()) out += tests_text();
     out +=
         fmt::format("## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first {}.\n\n{}",

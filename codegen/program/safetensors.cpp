@@ -177,6 +177,7 @@ std::vector<StoredTensor> stored_parameters(const Module& module, std::string* m
     std::vector<StoredTensor> out;
     for (const ModelParameter& parameter : model_parameters(module)) {
         const ArgInfo& info = *parameter.info;
+        if (info.adapter) continue;
         const Type type = Type::tensor(DType::f32, parameter.type.dims);
         for (std::size_t m = 0; m < info.names.size(); ++m) {
             const WeightSource* source = m < info.sources.size() ? info.sources[m].get() : nullptr;

@@ -101,6 +101,7 @@ class SpecPrinter {
             for (const std::string& name : info.names)
                 if (info.outer) outer.push_back(quote(name) + ",");
         array("std::string_view", "OUTER_MATRICES", outer);
+        if (layout_.module().adapters) adapters(*layout_.module().adapters);
         array("UnitSpec", "UNITS", units_, "name, elements of a shard, its offset in the arena in bytes, type");
         array("std::string_view", "STREAMS", streams_);
         out_.line("}  // namespace");
@@ -194,6 +195,7 @@ class SpecPrinter {
                                   quote(pair->logits)));
         if (any_outer()) out_.line(".outer_matrices = OUTER_MATRICES,");
         if (!options_.padded_rows.empty()) out_.line(".padded_rows = PADDED_ROWS,");
+        if (m.adapters) out_.line(".adapters = &ADAPTERS,");
         if (!layout_.communication().any()) return;
         out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
         if (!units_.empty()) out_.line(".units = UNITS,");
@@ -203,6 +205,24 @@ class SpecPrinter {
         const std::vector<std::string> lines = layout_.communication().schedule();
         for (const std::string& line : lines) out_.line(quote(line) + (&line == &lines.back() ? "," : ""));
         out_.outdent();
+    }
+
+    void adapters(const Adapters& a) {
+        for (const auto& [name, modules] : {std::pair{"ADAPTED_MODULES", &a.targets}, {"SAVED_MODULES", &a.saved}}) {
+            std::vector<std::string> lines;
+            for (const std::string& module : *modules) lines.push_back(quote(module) + ",");
+            array("std::string_view", name, lines);
+        }
+        out_.open("constexpr AdapterSpec ADAPTERS = {");
+        out_.line(fmt::format(".rank = {},", a.rank));
+        out_.line(fmt::format(".alpha = {},", a.alpha));
+        out_.line(fmt::format(".dropout = {},", a.dropout));
+        out_.line(fmt::format(".rank_stabilized = {},", a.rank_stabilized));
+        out_.line(fmt::format(".fan_in_fan_out = {},", a.transposed));
+        out_.line(".targets = ADAPTED_MODULES,");
+        if (!a.saved.empty()) out_.line(".saved = SAVED_MODULES,");
+        out_.close("};");
+        out_.blank();
     }
 
     void function_fields() {

@@ -91,7 +91,7 @@ std::optional<Placement::Arena> parse_arena(std::string_view name) {
 }
 
 std::string_view name_of(ArgInfo::Init init) {
-    constexpr std::string_view names[] = {"normal", "zeros", "ones"};
+    constexpr std::string_view names[] = {"normal", "zeros", "ones", "uniform"};
     return names[static_cast<std::size_t>(init)];
 }
 

@@ -117,8 +117,11 @@ struct ArgInfo {
     std::vector<std::string> names;
     std::vector<std::vector<std::string>> aliases;  // for each member: the other names it answers to
     bool trainable = true;
-    bool outer = false;  // no hidden matrix: see compiler/analysis/outer_matrices.h
-    enum class Init : std::uint8_t { normal, zeros, ones } init = Init::normal;  // where no weights are given
+    bool outer = false;    // no hidden matrix: see compiler/analysis/outer_matrices.h
+    bool adapter = false;  // of an adapter that was added to the model (add_adapters): no file of the model has it
+    // Where no weights are given. uniform: between -1 and 1 over the root of the last dimension, as torch's layers
+    // begin.
+    enum class Init : std::uint8_t { normal, zeros, ones, uniform } init = Init::normal;
     std::string note;  // what an exporter folded into it, "" where it is the checkpoint's tensor
     std::vector<std::shared_ptr<const WeightSource>> sources;  // for each member; null: none
     // inputs
@@ -228,6 +231,18 @@ struct ShardUnit {
     std::vector<Tensor> tensors;
 };
 
+// Of adapters of low rank that were added to linear layers (add_adapters): what files of them say (PEFT's
+// adapter_config.json).
+struct Adapters {
+    std::int64_t rank = 0;
+    double alpha = 0, dropout = 0;
+    bool rank_stabilized = false;  // scaled by alpha / sqrt(rank), not by alpha / rank
+    bool transposed = false;       // there are layers whose weights are (in, out)
+    // Modules, by their paths or by the last parts of these where no other module ends so.
+    std::vector<std::string> targets, saved;  // saved: those that are trained whole
+    bool operator==(const Adapters&) const = default;
+};
+
 struct Module {
     enum class Phase : std::uint8_t { values, planned };
 
@@ -244,6 +259,7 @@ struct Module {
     // Initializers have the model's own names, and each such name is one parameter or buffer of the model, as
     // TorchScript's exporter of torch 2 leaves them. Not printed.
     bool keeps_names = false;
+    std::optional<Adapters> adapters;  // Not printed.
     Mesh mesh;
     std::vector<ShardUnit> units;     // of a sharded model; their shards are the parameters of its functions
     std::vector<Function> functions;  // the entry first

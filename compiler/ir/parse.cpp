@@ -364,12 +364,15 @@ class Parser {
                 info.trainable = false;
             else if (accept("outer"))
                 info.outer = true;
+            else if (accept("adapter"))
+                info.adapter = true;
             else if (accept("init")) {
                 expect("=");
-                info.init = accept("ones")     ? ArgInfo::Init::ones
-                            : accept("zeros")  ? ArgInfo::Init::zeros
-                            : accept("normal") ? ArgInfo::Init::normal
-                                               : (fail("no such initialisation"), ArgInfo::Init::normal);
+                info.init = accept("ones")      ? ArgInfo::Init::ones
+                            : accept("zeros")   ? ArgInfo::Init::zeros
+                            : accept("uniform") ? ArgInfo::Init::uniform
+                            : accept("normal")  ? ArgInfo::Init::normal
+                                                : (fail("no such initialisation"), ArgInfo::Init::normal);
             } else if (accept("entries")) {
                 expect("=");
                 info.entries = integer();

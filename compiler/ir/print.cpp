@@ -70,6 +70,7 @@ std::string argument_info_text(const ArgInfo& info) {
     if (info.added) fields.emplace_back("added");
     if (!info.trainable) fields.emplace_back("frozen");
     if (info.outer) fields.emplace_back("outer");
+    if (info.adapter) fields.emplace_back("adapter");
     if (info.init != ArgInfo::Init::normal) fields.push_back(fmt::format("init = {}", name_of(info.init)));
     if (info.entries >= 0) fields.push_back(fmt::format("entries = {}", info.entries));
     if (info.ignore_index != 0) fields.push_back(fmt::format("ignore = {}", info.ignore_index));

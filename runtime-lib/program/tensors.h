@@ -21,7 +21,8 @@ struct ParameterSpec {
     std::size_t offset;
     std::size_t bytes;  // of the tensor; the next one may begin later (alignment)
     bool trainable;     // it has a gradient
-    enum class Init : std::uint8_t { normal, zeros, ones } init;
+    // Where no file has it. uniform: between -1 and 1 over the root of the last dimension, as torch's layers begin.
+    enum class Init : std::uint8_t { normal, zeros, ones, uniform } init;
     std::span<const std::string_view> aliases{};  // other names it answers to (tied parameters)
     std::string_view note{};  // "" or why it is not the checkpoint's tensor (what an exporter folded into it)
     // The unit that it is sharded in, of ProgramSpec's: `offset` then counts from where the gathered unit begins. -1:

@@ -13,6 +13,7 @@
 #include "support/error.h"
 #include "support/file.h"
 #include "support/text.h"
+#include "train/adapters.h"
 #include "train/evaluation.h"
 #include "train/groups.h"
 #include "train/init.h"
@@ -160,6 +161,7 @@ void check_options(const Options& o, const ProgramSpec& program) {
                        " trains are ", name_of(stepped)),
                    "leave it away; thunderc train --dtype bf16 --master none makes a program with such parameters");
     check_files(o);
+    check_adapter_options(o);
     for (const auto& [input, role] : o.map) {
         std::vector<std::string> names;
         for (const InputSpec& spec : program.inputs) names.emplace_back(spec.name);

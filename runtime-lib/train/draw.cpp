@@ -80,6 +80,23 @@ void random_normal(float* out, std::uint64_t first, std::size_t count, std::uint
     });
 }
 
+void random_uniform(float* out, std::uint64_t first, std::size_t count, std::uint64_t seed, std::string_view name) {
+    const PhiloxKey key = philox_key(seed, name);
+    parallel_for(static_cast<std::int64_t>(count), 4096, [&](std::int64_t begin, std::int64_t end) {
+        PhiloxCounter random{};
+        std::uint64_t made = ~std::uint64_t{0};
+        for (std::int64_t i = begin; i < end; ++i) {
+            const std::uint64_t element = first + static_cast<std::uint64_t>(i), block = element / 4;
+            if (block != made)
+                random =
+                    philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key);
+            made = block;
+            // 24 bits are a float: a multiple of 2^-23 in [-1, 1).
+            out[i] = static_cast<float>(random[element % 4] >> 8) * 0x1p-23F - 1.0F;
+        }
+    });
+}
+
 void draw_elements(std::byte* out, const ParameterSpec& parameter, std::uint64_t first, std::size_t count,
                    const Options& options) {
     std::vector<float> values(count, parameter.init == ParameterSpec::Init::ones ? 1.0F : 0.0F);
@@ -87,6 +104,11 @@ void draw_elements(std::byte* out, const ParameterSpec& parameter, std::uint64_t
         random_normal(values.data(), first, count, options.seed, parameter.name);
         const auto std_dev = static_cast<float>(options.init_std);
         for (float& value : values) value *= std_dev;
+    }
+    if (parameter.init == ParameterSpec::Init::uniform) {
+        random_uniform(values.data(), first, count, options.seed, parameter.name);
+        const auto bound = static_cast<float>(1 / std::sqrt(static_cast<double>(parameter.shape.back())));
+        for (float& value : values) value *= bound;
     }
     with_float(parameter.dtype, [&]<typename T>(T*) {
         for (std::size_t i = 0; i < count; ++i) {

@@ -15,6 +15,7 @@
 #include "support/file.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "train/adapters.h"
 #include "train/world.h"
 
 namespace thunder {
@@ -167,6 +168,18 @@ class Ties {
     std::optional<bool> tied_;
 };
 
+// Adapters begin so that the model is what it was: the one factor is drawn, the other is 0.
+void begin_adapters(const ProgramSpec& program, const std::vector<const ParameterSpec*>& adapters,
+                    const Options& options, const World& world, std::byte* arena, Stream& stream,
+                    std::vector<std::string>& lines) {
+    if (world.is_first()) check_folder(options.save_adapter);
+    for (const ParameterSpec* parameter : adapters) draw(program, *parameter, options, world, arena, stream);
+    if (!adapters.empty() && options.init_adapter.empty())
+        lines.push_back(cat(count_text(adapters.size() / 2, "adapter"), adapters.size() == 2 ? " begins" : " begin",
+                            " as PEFT's: A drawn with seed ", options.seed, ", B 0"));
+    if (!options.init_adapter.empty()) lines.push_back(load_adapters(program, options, world, arena, stream));
+}
+
 }  // namespace
 
 std::vector<MissingRule> parse_missing_rules(
@@ -214,10 +227,18 @@ std::string initial_weights(const Options& options) {
 std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, const World& world,
                                                std::byte* arena, Stream& stream) {
     const std::string path = initial_weights(options);
+    std::vector<const ParameterSpec*> adapters;
     if (path.empty()) {
         std::vector<const ParameterSpec*> all;
-        for (const ParameterSpec& parameter : program.parameters) all.push_back(&parameter);
-        return begin_missing(program, all, options, world, arena, stream);
+        for (const ParameterSpec& parameter : program.parameters)
+            (is_adapter(program, parameter.name) ? adapters : all).push_back(&parameter);
+        std::vector<std::string> lines = begin_missing(program, all, options, world, arena, stream);
+        if (!adapters.empty())
+            lines.emplace_back(
+                "note: the frozen weights are drawn as well, and adapters are of use beside theirs alone: --init names "
+                "the model's");
+        begin_adapters(program, adapters, options, world, arena, stream, lines);
+        return lines;
     }
     const Weights weights(path);
     std::set<std::string> used;
@@ -235,6 +256,8 @@ std::vector<std::string> initialise_parameters(const ProgramSpec& program, const
         if (found[i].tensor != nullptr) continue;
         if (rule_of(options, parameter) != nullptr) {  // what is asked for goes before what is likely
             missing.push_back(&parameter);
+        } else if (is_adapter(program, parameter.name)) {
+            adapters.push_back(&parameter);
         } else if (const std::optional<std::size_t> other = ties.of(i)) {
             sources[i] = found[*other];
             tied.push_back(cat("note: ", path, " has no ", parameter.name, ", as where a model ties that to ",
@@ -264,6 +287,7 @@ std::vector<std::string> initialise_parameters(const ProgramSpec& program, const
     lines.insert(lines.end(), tied.begin(), tied.end());
     const std::vector<std::string> begun = begin_missing(program, missing, options, world, arena, stream);
     lines.insert(lines.end(), begun.begin(), begun.end());
+    begin_adapters(program, adapters, options, world, arena, stream, lines);
     std::vector<std::string> stuck;
     for (const ParameterSpec* parameter : missing)
         if (!parameter->trainable && !parameter->moves &&

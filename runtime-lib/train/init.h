@@ -21,6 +21,9 @@ class World;
 // Box-Muller in fp64 with logarithm, sine and cosine of our own, so that the bits are the same on every machine.
 void random_normal(float* out, std::uint64_t first, std::size_t count, std::uint64_t seed, std::string_view name);
 
+// The same of numbers between -1 and 1, each as likely: multiples of 2^-23.
+void random_uniform(float* out, std::uint64_t first, std::size_t count, std::uint64_t seed, std::string_view name);
+
 // Elements [first, first + count) of a parameter that is drawn, of its type, as --init-std and --seed say.
 void draw_elements(std::byte* out, const ParameterSpec& parameter, std::uint64_t first, std::size_t count,
                    const Options& options);

@@ -16,6 +16,7 @@
 #include "support/file.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "train/adapters.h"
 #include "train/bad_steps.h"
 #include "train/buffers.h"
 #include "train/check_options.h"
@@ -237,6 +238,8 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     add("save-ema", "FILE", "write the average of the weights at the end, as safetensors", text(&Options::save_ema));
     add("memory", "FILE", "write at the end how much memory each rank took, and for what: a line of JSON each",
         text(&Options::memory));
+
+    if (program.adapters != nullptr) add_adapter_flags(flags);
 
     group = "On a GPU";
     add("tf32", "", "f32 products on tensor cores, which round their factors to 10 bits of mantissa",

@@ -53,6 +53,7 @@ struct Options {
     // what the parameters start from
     std::string init;                       // "", "random", a file or a folder
     std::vector<MissingRule> init_missing;  // the first that fits
+    std::string init_adapter;               // a folder of adapters
     double init_std = 0.02;
     std::uint64_t seed = 0;
     bool seed_given = false;
@@ -105,6 +106,7 @@ struct Options {
     bool resume = false;
     std::string dump_gradients;
     std::string save, save_ema;
+    std::string save_adapter;  // a folder
     std::string memory;
     std::string tensorboard;  // a folder
     double peak_tflops = 0;   // of one rank's device; 0: what is known of it

@@ -57,6 +57,15 @@ struct PaddedRow {
     std::int64_t row;
 };
 
+// Adapters of low rank that are trained beside frozen weights; their parameters are called as PEFT calls them.
+struct AdapterSpec {
+    std::int64_t rank;
+    double alpha, dropout;
+    bool rank_stabilized;                                // scaled by alpha / sqrt(rank), not by alpha / rank
+    bool fan_in_fan_out;                                 // there are layers whose weights are (in, out)
+    std::span<const std::string_view> targets, saved{};  // modules with adapters, and those that are trained whole
+};
+
 // Whom the first line of a run names: those who have calls that the program makes.
 struct Providers {
     bool products = false;     // of the device's library, or of whoever stands in for it: linear_forward, matmul, ...
@@ -95,6 +104,7 @@ struct ProgramSpec {
     // are hidden matrices, which some optimizers step as wholes. Empty where the optimizer does not.
     std::span<const std::string_view> outer_matrices{};
     std::span<const PaddedRow> padded_rows{};  // along these its gradient is not the slope of its loss
+    const AdapterSpec* adapters = nullptr;
 
     // of a program for several ranks
     Mesh mesh{};                                  // that it was generated for

@@ -23,6 +23,7 @@
 #include "support/file.h"
 #include "support/host_memory.h"
 #include "support/text.h"
+#include "train/adapters.h"
 #include "train/average.h"
 #include "train/bad_steps.h"
 #include "train/batch_loader.h"
@@ -586,6 +587,8 @@ int Trainer::finish() {
                         s.world, s.stream);
         s.console.line(cat("parameters in ", s.options.save));
     }
+    if (!s.options.save_adapter.empty())
+        s.console.line(save_adapters(s.program, s.options, s.world, s.arenas.parameters, s.stream));
     if (!s.options.save_ema.empty()) {
         save_parameters(s.options.save_ema,
                         {.trained = s.average.arena(), .dtype = DType::f32, .frozen = s.arenas.parameters}, s.program,

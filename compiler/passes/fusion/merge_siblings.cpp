@@ -74,16 +74,19 @@ std::string leaf(const std::string& scope) {
     return scope.substr(scope.rfind('.') + 1);
 }
 
-// "attn.{q,k,v}_proj" of attn.q_proj, attn.k_proj, attn.v_proj; the scope that they have in common where they are no
-// neighbours.
+// "attn.{q,k,v}_proj" of attn.q_proj, attn.k_proj, attn.v_proj; "attn.{q,k,v}_proj.lora_A" of what stands in each of
+// these; the scope that they have in common where they are no neighbours.
 std::string scope_of(const std::vector<const Op*>& siblings, const std::string& common) {
     std::vector<std::string> leaves;
+    std::string inner;  // ".lora_A"
     for (const Op* op : siblings) {
         const std::string& scope = op->provenance.scope;
-        const std::size_t dot = scope.rfind('.');
-        if (leaf(scope).empty() || (dot == std::string::npos ? std::string() : scope.substr(0, dot)) != common)
-            return common;
-        leaves.push_back(leaf(scope));
+        const std::size_t begin = common.empty() ? 0 : common.size() + 1;
+        if (scope.size() <= begin) return common;
+        const std::size_t dot = std::min(scope.find('.', begin), scope.size());
+        if (dot == begin || (!leaves.empty() && scope.substr(dot) != inner)) return common;
+        inner = scope.substr(dot);
+        leaves.push_back(scope.substr(begin, dot - begin));
     }
     // Numbers in a row: "heads.{0..23}", as names of layers are written.
     bool in_a_row = leaves.size() > 2;
@@ -91,7 +94,7 @@ std::string scope_of(const std::vector<const Op*>& siblings, const std::string& 
         in_a_row = in_a_row && leaves[k] == std::to_string(std::strtoll(leaves[0].c_str(), nullptr, 10) +
                                                            static_cast<std::int64_t>(k));
     if (in_a_row)
-        return fmt::format("{}{}{{{}..{}}}", common, common.empty() ? "" : ".", leaves.front(), leaves.back());
+        return fmt::format("{}{}{{{}..{}}}{}", common, common.empty() ? "" : ".", leaves.front(), leaves.back(), inner);
     constexpr std::size_t most = 8;
     if (leaves.size() > most) return common;
     // What all of them end in, from an underscore on.
@@ -103,7 +106,7 @@ std::string scope_of(const std::vector<const Op*>& siblings, const std::string& 
     }
     for (std::string& l : leaves) l.resize(l.size() - end.size());
     if (std::any_of(leaves.begin(), leaves.end(), [](const std::string& l) { return l.empty(); })) return common;
-    return fmt::format("{}{}{{{}}}{}", common, common.empty() ? "" : ".", fmt::join(leaves, ","), end);
+    return fmt::format("{}{}{{{}}}{}{}", common, common.empty() ? "" : ".", fmt::join(leaves, ","), end, inner);
 }
 
 // "q_k_v"; of many the first and the last.

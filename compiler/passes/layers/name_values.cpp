@@ -138,12 +138,17 @@ void name_in(Function& f) {
             continue;
         }
         // Several products of one input: what their slices are called.
-        std::vector<std::string> parts;
+        std::vector<std::string> parts, modules;
         for (std::int32_t user : uses.users[op.results[0].index]) {
             const Op& slice = f.ops[static_cast<std::size_t>(user)];
-            if (slice.name == "slice" && op.attributes.boolean("adjacent_weights", false))
-                parts.push_back(leaf_of(slice.provenance.scope));
+            if (slice.name != "slice" || !op.attributes.boolean("adjacent_weights", false)) continue;
+            const std::string& scope = slice.provenance.scope;
+            parts.push_back(leaf_of(scope));
+            modules.push_back(leaf_of(scope.substr(0, std::min(scope.rfind('.'), scope.size()))));
         }
+        // What each of several modules has, q_proj.lora_A and k_proj.lora_A, is called after these as well.
+        if (parts.size() > 1 && std::count(parts.begin(), parts.end(), parts[0]) == static_cast<long>(parts.size()))
+            for (std::size_t k = 0; k < parts.size(); ++k) parts[k] = modules[k] + "_" + parts[k];
         const bool merged = parts.size() > 1 && std::all_of(parts.begin(), parts.end(), is_name);
         if (merged)
             first.name = joined(parts);

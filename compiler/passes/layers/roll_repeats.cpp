@@ -113,8 +113,8 @@ std::optional<std::size_t> argument_index(const Function& f, Value v) {
 
 bool may_share_a_family(const ArgInfo& a, const ArgInfo& b) {
     return a.kind == b.kind && (is_of_checkpoint(a) || a.kind == ArgInfo::Kind::constant) &&
-           a.trainable == b.trainable && a.outer == b.outer && a.init == b.init && a.note == b.note &&
-           a.names.size() == 1 && b.names.size() == 1;
+           a.trainable == b.trainable && a.outer == b.outer && a.adapter == b.adapter && a.init == b.init &&
+           a.note == b.note && a.names.size() == 1 && b.names.size() == 1;
 }
 
 // Makes one argument of `members`, at the place of the first; none where they cannot be one.

@@ -202,7 +202,9 @@ Module place_random(Module module, const PlaceRandomOptions& options, Report& re
     std::size_t without = 0;
     for (Op& op : main.ops) {
         if (!is_dropout(op)) continue;
-        if (options.dropout) op.attributes.set(rate_of(op), *options.dropout);
+        const bool of_adapter = op.attributes.boolean("of_adapter", false);  // whose rate --lora says
+        op.attributes.erase("of_adapter");
+        if (options.dropout && !of_adapter) op.attributes.set(rate_of(op), *options.dropout);
         if (op.attributes.number(rate_of(op)) != 0) continue;
         ++without;
         if (op.name == "sdpa")

@@ -121,6 +121,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
         {"--map", map},
         {"--init", o.init == "random" ? o.init : ""},
         {"--init-missing", missing},
+        {"--init-adapter", o.init_adapter},
+        {"--save-adapter", o.save_adapter},
         {"--init-std", cat(o.init_std)},
         {"--seed", cat(o.seed)},
         {"--steps", cat(o.steps)},

@@ -51,7 +51,10 @@ TEST(MergeSiblings, NamesTheModulesOfAProduct) {
     EXPECT_EQ(scope("mlp.gate_proj", "mlp.up_proj"), "mlp.{gate,up}_proj");
     EXPECT_EQ(scope("h.fc_a", "h.fc_b"), "h.{fc_a,fc_b}");
     EXPECT_EQ(scope("a", "b"), "{a,b}");
-    EXPECT_EQ(scope("attn.proj", "mlp.proj"), "");
+    EXPECT_EQ(scope("attn.proj", "mlp.proj"), "{attn,mlp}.proj");
+    EXPECT_EQ(scope("attn.q_proj.lora_A", "attn.k_proj.lora_A"), "attn.{q,k}_proj.lora_A");
+    EXPECT_EQ(scope("attn.proj", "mlp.fc"), "");
+    EXPECT_EQ(scope("attn.proj", "attn.proj.lora_A"), "attn.proj");
 }
 
 // Attention and MLP side by side, as Phi has them: the module that encloses both is no Linear.
