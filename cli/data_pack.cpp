@@ -126,12 +126,27 @@ void refuse_options(const PackArguments& o, bool tokens) {
     if (o.restart && o.shard_tokens.empty()) fail_usage("--restart is of a pack into shards", "add --shard-tokens N");
 }
 
-// Shards and lists of a pack, and nothing else that the folder may hold.
+// What is of one kind of files, where there is none of that kind.
+void refuse_options_of_others(const PackArguments& o, bool texts, bool lines) {
+    const auto refuse = [](const std::string& option, const std::string& kind) {
+        fail_usage(fmt::format("{} is of {}, and no file is one", option, kind),
+                   "leave it out, or say with --format what the files hold");
+    };
+    if (!o.chat.empty() && !lines) refuse("--template", "JSONL");
+    if (o.read.text_field != ReadOptions().text_field && !lines) refuse("--text-field", "JSONL");
+    if (!o.read.split_on.empty() && !texts) refuse("--split-on", "text");
+    if (o.invalid != "refuse" && !texts && !lines) refuse("--invalid", "text or JSONL");
+    if (o.longest != PackArguments().longest && !texts && !lines) refuse("--longest", "text or JSONL");
+}
+
+// Shards and lists of a pack, and nothing else that the folder may hold; the lists last, without which shards that are
+// left over would be taken for a corpus.
 void remove_shards(const std::string& folder) {
     for (const std::string& name : thunder::names_in(folder))
-        if (name == thunder::corpus_list || name == thunder::unfinished_corpus_list ||
-            (name.starts_with("shard-") && name.ends_with(".bin")))
+        if (name.starts_with("shard-") && name.ends_with(".bin"))
             std::filesystem::remove(std::filesystem::path(folder) / name);
+    for (const std::string_view name : {thunder::corpus_list, thunder::unfinished_corpus_list})
+        std::filesystem::remove(std::filesystem::path(folder) / name);
 }
 
 void pack(PackArguments o) {
@@ -152,18 +167,21 @@ void pack(PackArguments o) {
     options.add_special = o.add_special;
     options.command = fmt::format("thunderc data pack, {}", counted(files.size(), "file"));
 
-    bool tokens = false, lines = false;
+    bool tokens = false, lines = false, texts = false;
     for (const std::filesystem::path& file : files) {
         if (same_file(file, o.out))
             fail(fmt::format("{} would be written over itself", file.string()), "choose another file with -o");
         if (!std::filesystem::exists(file))
             fail(fmt::format("cannot read {}: No such file or directory", file.string()), "check the name of the file");
-        const InputFormat format = format_of(file.string(), options.read);
+        const InputFile input(file.string());
+        const InputFormat format = format_of(input, options.read);
         tokens = tokens || (format != InputFormat::text && format != InputFormat::jsonl);
         lines = lines || format == InputFormat::jsonl;
-        options.files.push_back(file.string());
+        texts = texts || format == InputFormat::text;
+        options.files.push_back(input);
     }
     refuse_options(o, tokens);
+    refuse_options_of_others(o, texts, lines);
 
     std::optional<Tokenizer> tokenizer;
     if (!o.tokenizer.empty()) {

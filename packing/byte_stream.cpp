@@ -2,6 +2,7 @@
 #include "packing/byte_stream.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -35,8 +36,12 @@ class PlainStream : public ByteStream {
     }
     ~PlainStream() override { close(descriptor_); }
 
+    // Bytes that were read, to be read again.
+    void put_back(std::string_view bytes) { back_.insert(0, bytes); }
+
     std::size_t read(char* to, std::size_t size) override {
-        std::size_t got = 0;
+        std::size_t got = back_.copy(to, size);
+        back_.erase(0, got);
         while (got < size) {
             const ssize_t more = ::read(descriptor_, to + got, size - got);
             if (more < 0 && errno == EINTR) continue;
@@ -44,8 +49,8 @@ class PlainStream : public ByteStream {
                 fail(cat("cannot read all of ", path_, ": ", std::strerror(errno)), "check the disk that it lies on");
             if (more == 0) break;
             got += static_cast<std::size_t>(more);
+            taken_ += static_cast<std::uint64_t>(more);
         }
-        taken_ += got;
         return got;
     }
     std::uint64_t bytes_taken() const override { return taken_; }
@@ -53,6 +58,7 @@ class PlainStream : public ByteStream {
   private:
     std::string path_;
     int descriptor_ = -1;
+    std::string back_;
     std::uint64_t taken_ = 0;
 };
 
@@ -63,25 +69,26 @@ class PlainStream : public ByteStream {
 // What both formats share: a file behind it, and a buffer of what is still compressed.
 class CompressedStream : public ByteStream {
   public:
-    explicit CompressedStream(const std::string& path) : path_(path), file_(path), buffer_(buffer_bytes) {}
-    std::uint64_t bytes_taken() const override { return file_.bytes_taken(); }
+    CompressedStream(std::string path, std::unique_ptr<PlainStream> file)
+        : path_(std::move(path)), file_(std::move(file)), buffer_(buffer_bytes) {}
+    std::uint64_t bytes_taken() const override { return file_->bytes_taken(); }
 
   protected:
     // False at the end of the file.
     bool fill() {
-        held_ = file_.read(buffer_.data(), buffer_.size());
+        held_ = file_->read(buffer_.data(), buffer_.size());
         return held_ > 0;
     }
 
     std::string path_;
-    PlainStream file_;
+    std::unique_ptr<PlainStream> file_;
     std::vector<char> buffer_;
     std::size_t held_ = 0;  // in the buffer
 };
 
 class GzipStream : public CompressedStream {
   public:
-    explicit GzipStream(const std::string& path) : CompressedStream(path) {
+    GzipStream(const std::string& path, std::unique_ptr<PlainStream> file) : CompressedStream(path, std::move(file)) {
         constexpr int gzip_alone = 15 + 16;
         if (inflateInit2(&state_, gzip_alone) != Z_OK) fail_compressed(path_, "zlib does not begin");
     }
@@ -121,7 +128,8 @@ class GzipStream : public CompressedStream {
 
 class ZstdStream : public CompressedStream {
   public:
-    explicit ZstdStream(const std::string& path) : CompressedStream(path), state_(ZSTD_createDStream()) {
+    ZstdStream(const std::string& path, std::unique_ptr<PlainStream> file)
+        : CompressedStream(path, std::move(file)), state_(ZSTD_createDStream()) {
         if (state_ == nullptr) fail_compressed(path_, "zstd does not begin");
     }
     ~ZstdStream() override { ZSTD_freeDStream(state_); }
@@ -149,15 +157,66 @@ class ZstdStream : public CompressedStream {
     bool within_frame_ = false;
 };
 
+// One opening of the file: what it begins with is read once, as a pipe gives it.
+std::unique_ptr<ByteStream> open_stream(const std::string& path) {
+    auto file = std::make_unique<PlainStream>(path);
+    char begin[4] = {};
+    const std::size_t size = file->read(begin, sizeof begin);
+    const std::string_view text(begin, size);
+    file->put_back(text);
+    if (text.starts_with("\x1f\x8b")) return std::make_unique<GzipStream>(path, std::move(file));
+    if (text.starts_with("\x28\xb5\x2f\xfd")) return std::make_unique<ZstdStream>(path, std::move(file));
+    return file;
+}
+
+// A stream of which the beginning was looked at.
+class SeenStream : public ByteStream {
+  public:
+    SeenStream(std::string seen, std::unique_ptr<ByteStream> rest) : seen_(std::move(seen)), rest_(std::move(rest)) {}
+
+    std::size_t read(char* to, std::size_t size) override {
+        const std::size_t got = seen_.copy(to, size);
+        seen_.erase(0, got);
+        return got + (got < size ? rest_->read(to + got, size - got) : 0);
+    }
+    std::uint64_t bytes_taken() const override { return rest_->bytes_taken(); }
+
+  private:
+    std::string seen_;
+    std::unique_ptr<ByteStream> rest_;
+};
+
 }  // namespace
 
-std::unique_ptr<ByteStream> open_stream(const std::string& path) {
-    char begin[4] = {};
-    const std::size_t size = PlainStream(path).read(begin, sizeof begin);
-    const std::string_view text(begin, size);
-    if (text.starts_with("\x1f\x8b")) return std::make_unique<GzipStream>(path);
-    if (text.starts_with("\x28\xb5\x2f\xfd")) return std::make_unique<ZstdStream>(path);
-    return std::make_unique<PlainStream>(path);
+struct InputFile::Opened {
+    std::unique_ptr<ByteStream> stream;  // null once it was handed out
+    std::string seen;                    // of it
+};
+
+bool InputFile::is_pipe() const {
+    struct stat status {};
+    return stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+std::string InputFile::beginning(std::size_t size) const {
+    const bool pipe = is_pipe();
+    if (pipe && pipe_ == nullptr) pipe_ = std::make_shared<Opened>(Opened{open_stream(path_), {}});
+    Opened here = pipe ? Opened{} : Opened{open_stream(path_), {}};
+    Opened& opened = pipe ? *pipe_ : here;
+    if (opened.stream != nullptr && opened.seen.size() < size) {
+        const std::size_t had = opened.seen.size();
+        opened.seen.resize(size);
+        opened.seen.resize(had + opened.stream->read(opened.seen.data() + had, size - had));
+    }
+    return opened.seen.substr(0, size);
+}
+
+std::unique_ptr<ByteStream> InputFile::open() const {
+    if (!is_pipe()) return open_stream(path_);
+    if (pipe_ == nullptr) pipe_ = std::make_shared<Opened>(Opened{open_stream(path_), {}});
+    if (pipe_->stream == nullptr)
+        fail(cat(path_, " is a pipe, which is read once"), "name it once, or write it to a file");
+    return std::make_unique<SeenStream>(std::exchange(pipe_->seen, {}), std::move(pipe_->stream));
 }
 
 }  // namespace thunderc

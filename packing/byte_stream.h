@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace thunderc {
 
@@ -22,7 +23,25 @@ class ByteStream {
     virtual std::uint64_t bytes_taken() const = 0;
 };
 
-// gzip and zstd are told by how the file begins, and read as they come: what is held does not grow with the file.
-std::unique_ptr<ByteStream> open_stream(const std::string& path);
+// A file to be read once, of which what it begins with may be looked at before. gzip and zstd are told by how it
+// begins, and read as they come: what is held does not grow with the file.
+class InputFile {
+  public:
+    InputFile(std::string path) : path_(std::move(path)) {}  // NOLINT(google-explicit-constructor): a path names it
+
+    const std::string& path() const { return path_; }
+    // A pipe gives its bytes once: it is opened by the first look at it, and stays so until open() hands it out.
+    bool is_pipe() const;
+    // At most `size` bytes, without their compression.
+    std::string beginning(std::size_t size) const;
+    // All of it; of a pipe once.
+    std::unique_ptr<ByteStream> open() const;
+
+  private:
+    struct Opened;
+
+    std::string path_;
+    mutable std::shared_ptr<Opened> pipe_;
+};
 
 }  // namespace thunderc

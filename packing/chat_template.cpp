@@ -182,6 +182,11 @@ std::vector<ChatPart> ChatTemplate::render(const Json& messages, const std::stri
     add(begin, false);
     const std::string* waiting = nullptr;  // the system's text, which goes into the user's turn
     bool is_first = true;
+    const auto refuse_waiting = [&] {
+        fail(cat(where, ": the template ", this->name,
+                 " puts what system says into the turn of user that follows, and there is none"),
+             "leave the message out, or write a template of your own (docs/data.md)");
+    };
     for (const Json& message : messages.array) {
         const std::string* const name = text_member(message, "role", "from");
         const std::string* const said = text_member(message, "content", "value");
@@ -197,8 +202,9 @@ std::vector<ChatPart> ChatTemplate::render(const Json& messages, const std::stri
                      role == "system" ? " there" : ""),
                  "leave the message out, or write a template of your own (docs/data.md)");
         } else {
+            if (waiting != nullptr && role != "user") refuse_waiting();
             std::string text = turn.content;
-            if (waiting != nullptr && role == "user") {
+            if (waiting != nullptr) {
                 std::string with_system = user_with_system;
                 // The last place first, so that nothing that is said is taken for one.
                 replace_last(with_system, "{content}", trim ? trimmed(*said) : *said);
@@ -214,6 +220,7 @@ std::vector<ChatPart> ChatTemplate::render(const Json& messages, const std::stri
         }
         is_first = false;
     }
+    if (waiting != nullptr) refuse_waiting();
     add(end, false);
     return parts;
 }

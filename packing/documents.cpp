@@ -2,11 +2,9 @@
 #include "packing/documents.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
-#include "packing/byte_stream.h"
 #include "support/error.h"
 #include "support/json.h"
 #include "support/text.h"
@@ -50,12 +48,19 @@ class Cutter {
         }
     }
 
-    // The next piece of at most `size` bytes, wherever that cuts.
+    // The next piece of at most `size` bytes, wherever that cuts. A byte more is read, since the last one is to be
+    // told.
     Result slice(std::string& part, std::size_t size) {
         if (done_) return Result::none;
-        part.resize(size);
-        part.resize(stream_->read(part.data(), size));
-        done_ = part.size() < size;
+        part = std::exchange(held_, {});
+        const std::size_t had = part.size();
+        part.resize(size + 1);
+        part.resize(had + stream_->read(part.data() + had, size + 1 - had));
+        done_ = part.size() <= size;
+        if (!done_) {
+            held_ = part.back();
+            part.pop_back();
+        }
         return part.empty() ? Result::none : done_ ? Result::last : Result::part;
     }
 
@@ -101,8 +106,8 @@ bool make_valid(std::string& text, const ReadOptions& options, const std::string
 
 class TextSource : public DocumentSource {
   public:
-    TextSource(std::string path, const ReadOptions& options)
-        : path_(std::move(path)), options_(options), cutter_(open_stream(path_), options.split_on, options.longest) {}
+    TextSource(const InputFile& file, const ReadOptions& options)
+        : path_(file.path()), options_(options), cutter_(file.open(), options.split_on, options.longest) {}
 
     bool next(Document& document) override {
         document = {};
@@ -117,7 +122,9 @@ class TextSource : public DocumentSource {
             if (result == Cutter::Result::too_long)
                 fail_long(document.where, options_.longest,
                           "--split-on TEXT cuts files into documents; --longest BYTES takes longer ones");
+            document.begins = begins_;
             document.ends = !anywhere || result == Cutter::Result::last;
+            begins_ = document.ends;
             if (make_valid(text, options_, document.where)) return true;
             ++dropped_;
         }
@@ -129,6 +136,7 @@ class TextSource : public DocumentSource {
     std::string path_;
     ReadOptions options_;
     Cutter cutter_;
+    bool begins_ = true;
     std::uint64_t count_ = 0, dropped_ = 0;
 };
 
@@ -161,8 +169,8 @@ std::string without_lone_surrogates(std::string_view line) {
 
 class JsonLines : public DocumentSource {
   public:
-    JsonLines(std::string path, const ReadOptions& options)
-        : path_(std::move(path)), options_(options), cutter_(open_stream(path_), "\n", options.longest) {}
+    JsonLines(const InputFile& file, const ReadOptions& options)
+        : path_(file.path()), options_(options), cutter_(file.open(), "\n", options.longest) {}
 
     bool next(Document& document) override {
         document = {};
@@ -249,12 +257,10 @@ void refuse_tables(const std::string& path, std::string_view begin) {
 
 }  // namespace
 
-InputFormat format_of(const std::string& path, const ReadOptions& options) {
+InputFormat format_of(const InputFile& file, const ReadOptions& options) {
     if (options.format != InputFormat::automatic) return options.format;
-    std::array<char, 8> begin{};
-    const std::size_t size = open_stream(path)->read(begin.data(), begin.size());
-    const std::string_view text(begin.data(), size);
-    refuse_tables(path, text);
+    const std::string text = file.beginning(8);
+    refuse_tables(file.path(), text);
     if (text.starts_with("\x93NUMPY")) return InputFormat::npy;
     // The first words of llm.c's files of tokens, of 16 and of 32 bits.
     for (const std::uint32_t magic : {20240520U, 20240801U}) {
@@ -262,18 +268,18 @@ InputFormat format_of(const std::string& path, const ReadOptions& options) {
         for (int i = 0; i < 4; ++i) word += static_cast<char>(static_cast<unsigned char>(magic >> 8 * i));
         if (text.starts_with(word)) return InputFormat::llmc;
     }
-    std::string name = path;
+    std::string name = file.path();
     for (const char* end : {".gz", ".zst", ".zstd"})
         if (name.ends_with(end)) name.resize(name.size() - std::string_view(end).size());
     if (options.chat || name.ends_with(".jsonl") || name.ends_with(".ndjson")) return InputFormat::jsonl;
     return InputFormat::text;
 }
 
-std::unique_ptr<DocumentSource> open_documents(const std::string& path, const ReadOptions& options) {
-    const InputFormat format = format_of(path, options);
-    if (format == InputFormat::text) return std::make_unique<TextSource>(path, options);
-    if (format == InputFormat::jsonl) return std::make_unique<JsonLines>(path, options);
-    return open_tokens(path, format);
+std::unique_ptr<DocumentSource> open_documents(const InputFile& file, const ReadOptions& options) {
+    const InputFormat format = format_of(file, options);
+    if (format == InputFormat::text) return std::make_unique<TextSource>(file, options);
+    if (format == InputFormat::jsonl) return std::make_unique<JsonLines>(file, options);
+    return open_tokens(file, format);
 }
 
 }  // namespace thunderc

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "packing/byte_stream.h"
 #include "packing/chat_template.h"
 
 namespace thunderc {
@@ -17,7 +18,8 @@ struct Document {
     std::vector<std::uint32_t> ids;  // in the place of text, where a file holds tokens
     std::string where;               // "corpus.jsonl:12", for messages
     bool has_ids = false;
-    bool ends = true;  // false: the next one goes on
+    // Long ones come in parts, of which the first begins it and the last ends it.
+    bool begins = true, ends = true;
 };
 
 enum class InputFormat : std::uint8_t { automatic, text, jsonl, nanogpt, llmc, megatron, npy };
@@ -51,11 +53,11 @@ class DocumentSource {
     virtual std::uint64_t dropped() const { return 0; }
 };
 
-std::unique_ptr<DocumentSource> open_documents(const std::string& path, const ReadOptions& options);
+std::unique_ptr<DocumentSource> open_documents(const InputFile& file, const ReadOptions& options);
 // What open_documents takes the file for.
-InputFormat format_of(const std::string& path, const ReadOptions& options);
+InputFormat format_of(const InputFile& file, const ReadOptions& options);
 
-// Files of tokens (token_inputs.cpp).
-std::unique_ptr<DocumentSource> open_tokens(const std::string& path, InputFormat format);
+// Files of tokens (token_inputs.cpp), which are mapped: a pipe is refused.
+std::unique_ptr<DocumentSource> open_tokens(const InputFile& file, InputFormat format);
 
 }  // namespace thunderc

@@ -81,8 +81,8 @@ EncodedDocument encode_document(const Document& document, const PackOptions& opt
         const bool ends =
             std::equal(behind.rbegin(), behind.rend(), encoded.ids.rbegin(),
                        encoded.ids.rbegin() + static_cast<std::ptrdiff_t>(std::min(behind.size(), encoded.ids.size())));
-        if (!begins) insert(true, before, false);
-        if (!ends) insert(false, behind, true);
+        if (document.begins && !begins) insert(true, before, false);
+        if (document.ends && !ends) insert(false, behind, true);
     }
     // In a conversation the turns end by themselves: that the document ends is nothing to learn there.
     if (options.end && document.ends && encoded.ids.back() != *options.end)

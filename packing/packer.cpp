@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "data/fingerprint.h"
@@ -27,6 +28,7 @@ using thunder::cat;
 struct Batch {
     std::vector<Document> documents;
     std::vector<EncodedDocument> encoded;
+    std::size_t bytes = 0;     // about, of the documents
     std::exception_ptr error;  // of reading or encoding: whoever comes to it in the order throws it
     bool done = false;
 };
@@ -35,20 +37,19 @@ struct Batch {
 class Pipeline {
   public:
     Pipeline(const PackOptions& options, std::uint64_t skipped) : options_(options), skipped_(skipped) {
-        reader_ = std::thread([this] { read(); });
-        for (int i = 0; i < std::max(1, options.threads); ++i) workers_.emplace_back([this] { encode(); });
+        const int workers = std::max(1, options.threads);
+        most_batches_ = 4 * static_cast<std::size_t>(workers) + 4;
+        try {
+            reader_ = std::thread([this] { read(); });
+            for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { encode(); });
+        } catch (const std::system_error& error) {
+            stop();
+            thunder::fail(cat("cannot begin a thread: ", error.what()), "--threads N with a smaller number");
+        }
     }
     Pipeline(const Pipeline&) = delete;
     Pipeline& operator=(const Pipeline&) = delete;
-    ~Pipeline() {
-        {
-            const std::lock_guard lock(mutex_);
-            stopped_ = true;
-        }
-        changed_.notify_all();
-        reader_.join();
-        for (std::thread& worker : workers_) worker.join();
-    }
+    ~Pipeline() { stop(); }
 
     // Null behind the last one.
     std::unique_ptr<Batch> next() {
@@ -57,6 +58,7 @@ class Pipeline {
         if (in_order_.empty()) return nullptr;
         std::unique_ptr<Batch> batch = std::move(in_order_.front());
         in_order_.pop_front();
+        held_bytes_ -= batch->bytes;
         lock.unlock();
         changed_.notify_all();
         if (batch->error) std::rethrow_exception(batch->error);
@@ -68,12 +70,27 @@ class Pipeline {
     std::uint64_t dropped() const { return dropped_; }
 
   private:
-    // False where nobody wants it.
+    void stop() {
+        {
+            const std::lock_guard lock(mutex_);
+            stopped_ = true;
+        }
+        changed_.notify_all();
+        if (reader_.joinable()) reader_.join();
+        for (std::thread& worker : workers_) worker.join();
+    }
+
+    // False where nobody wants it. What is held is bounded by its bytes: a document that is larger than that has
+    // nothing beside it but the one that is read next.
     bool hand_over(std::unique_ptr<Batch> batch) {
         std::unique_lock lock(mutex_);
-        const std::size_t most = 4 * workers_.size() + 4;
-        changed_.wait(lock, [&] { return stopped_ || in_order_.size() < most; });
+        const std::size_t most_bytes = most_batches_ * options_.batch_bytes;
+        changed_.wait(lock, [&] {
+            return stopped_ || in_order_.empty() ||
+                   (in_order_.size() < most_batches_ && held_bytes_ + batch->bytes <= most_bytes);
+        });
         if (stopped_) return false;
+        held_bytes_ += batch->bytes;
         if (!batch->error) to_encode_.push_back(batch.get());
         batch->done = batch->error != nullptr;
         in_order_.push_back(std::move(batch));
@@ -102,19 +119,17 @@ class Pipeline {
     // `batch` is the last one, which nobody has yet; null where nobody wants more.
     void read_files(std::unique_ptr<Batch>& batch) {
         std::uint64_t records = 0, bytes_before = 0;
-        std::size_t size = 0;
-        for (const std::string& path : options_.files) {
-            const std::unique_ptr<DocumentSource> source = open_documents(path, options_.read);
+        for (const InputFile& file : options_.files) {
+            const std::unique_ptr<DocumentSource> source = open_documents(file, options_.read);
             for (Document document; source->next(document);) {
                 bytes_taken_ = bytes_before + source->bytes_taken();
                 if (records++ < skipped_) continue;
-                size += 64 + document.ids.size() * 4;
-                for (const ChatPart& part : document.parts) size += part.text.size();
+                batch->bytes += 64 + document.ids.size() * 4;
+                for (const ChatPart& part : document.parts) batch->bytes += part.text.size();
                 batch->documents.push_back(std::move(document));
-                if (size < options_.batch_bytes) continue;
+                if (batch->bytes < options_.batch_bytes) continue;
                 if (!hand_over(std::move(batch))) return;
                 batch = std::make_unique<Batch>();
-                size = 0;
             }
             dropped_ += source->dropped();
             bytes_before += source->bytes_taken();
@@ -124,7 +139,6 @@ class Pipeline {
 
     void encode() {
         std::unique_ptr<Encoder> encoder;
-        if (options_.tokenizer != nullptr) encoder = std::make_unique<Encoder>(*options_.tokenizer);
         for (;;) {
             std::unique_lock lock(mutex_);
             changed_.wait(lock, [&] { return stopped_ || all_read_ || !to_encode_.empty(); });
@@ -133,8 +147,10 @@ class Pipeline {
             to_encode_.pop_front();
             lock.unlock();
             try {
+                if (encoder == nullptr && options_.tokenizer != nullptr)
+                    encoder = std::make_unique<Encoder>(*options_.tokenizer);
                 for (Document& document : batch.documents) {
-                    batch.encoded.push_back(encode_document(document, options_, encoder.get()));
+                    batch.encoded.push_back(encoded(document, encoder.get()));
                     document.parts.clear();
                     document.ids = {};
                 }
@@ -148,12 +164,21 @@ class Pipeline {
         }
     }
 
+    EncodedDocument encoded(const Document& document, Encoder* encoder) const {
+        try {
+            return encode_document(document, options_, encoder);
+        } catch (const thunder::Error& error) {
+            thunder::fail(cat(document.where, ": ", error.message()), error.help());
+        }
+    }
+
     const PackOptions& options_;
     std::uint64_t skipped_;  // documents that are in shards already
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<std::unique_ptr<Batch>> in_order_;
     std::deque<Batch*> to_encode_;
+    std::size_t most_batches_ = 0, held_bytes_ = 0;  // in_order_ has
     bool all_read_ = false, stopped_ = false;
     std::atomic<std::uint64_t> bytes_taken_ = 0, dropped_ = 0;
     std::thread reader_;
@@ -171,17 +196,23 @@ std::string inputs_of(const PackOptions& options) {
         for (const TurnTemplate* turn : {&chat->system, &chat->user, &chat->assistant})
             all += cat(turn->before, "\n", turn->content, "\n", turn->behind, "\n", turn->given);
     }
-    for (const std::string& path : options.files) {
+    for (const InputFile& file : options.files) {
         struct stat status {};
-        stat(path.c_str(), &status);
-        all += cat(path, " ", status.st_size, " ", status.st_mtim.tv_sec, " ", status.st_mtim.tv_nsec, "\n");
+        stat(file.path().c_str(), &status);
+        all += cat(file.path(), " ", status.st_size, " ", status.st_mtim.tv_sec, " ", status.st_mtim.tv_nsec, "\n");
     }
     return thunder::hex(hash_of_text(all));
 }
 
-std::uint64_t bytes_of(const std::string& path) {
-    struct stat status {};
-    return stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+// 0 where one does not say.
+std::uint64_t bytes_of(const std::vector<InputFile>& files) {
+    std::uint64_t bytes = 0;
+    for (const InputFile& file : files) {
+        if (file.is_pipe()) return 0;
+        struct stat status {};
+        if (stat(file.path().c_str(), &status) == 0) bytes += static_cast<std::uint64_t>(status.st_size);
+    }
+    return bytes;
 }
 
 }  // namespace
@@ -189,7 +220,7 @@ std::uint64_t bytes_of(const std::string& path) {
 PackResult pack_documents(const PackOptions& options, const std::function<void(const PackProgress&)>& progress) {
     ShardWriter shards(options, inputs_of(options));
     PackProgress now;
-    for (const std::string& path : options.files) now.all_bytes += bytes_of(path);
+    now.all_bytes = bytes_of(options.files);
     PackResult result;
     {
         Pipeline pipeline(options, shards.found().records);

@@ -14,7 +14,7 @@
 namespace thunderc {
 
 struct PackOptions {
-    std::vector<std::string> files;
+    std::vector<InputFile> files;
     std::string out;  // a file; with shard_tokens a folder
     ReadOptions read;
     const Tokenizer* tokenizer = nullptr;  // null: bytes, or ids of files of tokens
@@ -30,7 +30,7 @@ struct PackOptions {
 };
 
 struct PackProgress {
-    std::uint64_t bytes = 0, all_bytes = 0;  // of the files, as they lie on the disk
+    std::uint64_t bytes = 0, all_bytes = 0;  // of the files, as they lie on the disk; all: 0 where there is a pipe
     std::uint64_t tokens = 0, documents = 0, shards = 0;
 };
 

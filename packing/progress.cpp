@@ -14,7 +14,11 @@ namespace thunderc {
 using thunder::cat;
 
 std::string progress_text(std::uint64_t done, std::uint64_t all, std::uint64_t since_begin, double seconds, bool bar) {
-    const double share = all > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(all)) : 0;
+    const double rate = seconds > 0 ? static_cast<double>(since_begin) / seconds : 0;
+    const bool has_rate = rate > 0 && seconds >= 1;
+    const std::string rate_text = cat(", ", thunder::bytes_text(static_cast<std::uint64_t>(rate)), "/s");
+    if (all == 0) return cat(thunder::bytes_text(done), has_rate ? rate_text : "");
+    const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(all));
     std::string text = thunder::digits("%3.0f%%", 100 * share);
     if (bar) {
         constexpr int width = 20;
@@ -22,12 +26,11 @@ std::string progress_text(std::uint64_t done, std::uint64_t all, std::uint64_t s
         for (int i = 0; i < width; ++i) text += i < static_cast<int>(share * width) ? "█" : "░";
     }
     text += cat(" ", thunder::bytes_text(done), " of ", thunder::bytes_text(all));
-    const double rate = seconds > 0 ? static_cast<double>(since_begin) / seconds : 0;
-    if (rate > 0 && seconds >= 1) {
+    if (has_rate) {
         const auto left = static_cast<std::uint64_t>(static_cast<double>(all - std::min(all, done)) / rate);
-        text += cat(", ", thunder::bytes_text(static_cast<std::uint64_t>(rate)), "/s, ",
-                    left / 3600 > 0 ? cat(left / 3600, ":") : "", left / 3600 > 0 && left / 60 % 60 < 10 ? "0" : "",
-                    left / 60 % 60, ":", left % 60 < 10 ? "0" : "", left % 60, " left");
+        text += cat(rate_text, ", ", left / 3600 > 0 ? cat(left / 3600, ":") : "",
+                    left / 3600 > 0 && left / 60 % 60 < 10 ? "0" : "", left / 60 % 60, ":", left % 60 < 10 ? "0" : "",
+                    left % 60, " left");
     }
     return text;
 }

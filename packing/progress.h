@@ -32,6 +32,7 @@ class ProgressLine {
 };
 
 // "42% ███████░░░░░░░░░░░░ 1.2 GB of 2.9 GB, 13.4 MB/s, 2:07 left": of a rate over `seconds`, 0 where there is none.
+// `all` is 0 where nobody knows it.
 std::string progress_text(std::uint64_t done, std::uint64_t all, std::uint64_t since_begin, double seconds, bool bar);
 
 }  // namespace thunderc

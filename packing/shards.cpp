@@ -78,6 +78,7 @@ void ShardWriter::open_folder(const std::string& inputs) {
                 fail(cat(path, " is not the file that was packed"), anew);
         }
     }
+    if (!thunder::is_file(list)) write_unfinished();  // before the first shard: it is none that a program may read
     // What a pack that was killed left behind.
     for (const std::string& name : thunder::names_in(folder))
         if (name.starts_with("shard-") && name.ends_with(".tmp")) unlink(thunder::join_path(folder, name).c_str());
@@ -141,7 +142,10 @@ void ShardWriter::end_shard() {
     const thunder::TokenFile file(path_);
     corpus_.shards.push_back({path_.substr(path_.rfind('/') + 1), file.count(), file.documents(), trained_,
                               thunder::hex(file.fingerprint())});
-    if (!in_folder()) return;
+    if (in_folder()) write_unfinished();
+}
+
+void ShardWriter::write_unfinished() const {
     std::string text = thunder::corpus_text(corpus_);
     text.insert(1, cat("\n \"packing\": {\"inputs\": ", thunder::json_quote(inputs_), ", \"records\": ", done_.records,
                        ", \"skip\": ", done_.skip, "},"));

@@ -44,6 +44,7 @@ class ShardWriter {
     void begin_shard();
     void end_shard();
     void write(std::span<const std::uint32_t> ids, std::span<const std::uint8_t> trained);
+    void write_unfinished() const;
     void write_list(std::string_view name, const std::string& text) const;
 
     const PackOptions& options_;

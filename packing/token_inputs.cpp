@@ -62,12 +62,13 @@ class TokenSource : public DocumentSource {
     bool next(Document& document) override {
         document = {};
         document.has_ids = true;
+        document.begins = begins_;
         document.where = cat(file_.path(), ", token ", at_);
         while (next_ < layout_.ends.size() && layout_.ends[next_] == at_) ++next_;
         if (next_ == layout_.ends.size()) return false;
         constexpr std::uint64_t slice = 1 << 20;  // long documents come in parts
         const std::uint64_t end = std::min(layout_.ends[next_], at_ + slice);
-        document.ends = end == layout_.ends[next_];
+        document.ends = begins_ = end == layout_.ends[next_];
         document.ids.reserve(end - at_);
         for (; at_ < end; ++at_) document.ids.push_back(id_at(at_));
         return true;
@@ -99,6 +100,7 @@ class TokenSource : public DocumentSource {
     Layout layout_;
     std::uint64_t at_ = 0;
     std::size_t next_ = 0;  // document
+    bool begins_ = true;
 };
 
 Layout nanogpt_layout(const std::string& path) {
@@ -151,6 +153,9 @@ Layout megatron_layout(const std::string& path) {
         for (; sequence < until; ++sequence) layout.count += load<std::uint32_t>(lengths + sequence * 4);
         if (layout.count > 0) layout.ends.push_back(layout.count);
     }
+    if (const std::uint64_t left = sequences - sequence; left > 0)
+        fail_damaged(index, cat(thunder::count_text(left, "sequence"), " at its end ", left == 1 ? "is" : "are",
+                                " in no document"));
     return layout;
 }
 
@@ -195,7 +200,10 @@ Layout npy_layout(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<DocumentSource> open_tokens(const std::string& path, InputFormat format) {
+std::unique_ptr<DocumentSource> open_tokens(const InputFile& file, InputFormat format) {
+    const std::string& path = file.path();
+    if (file.is_pipe())
+        fail(cat(path, " is a pipe, and tokens are read from files"), "write them to a file, and name that");
     Layout layout = format == InputFormat::nanogpt    ? nanogpt_layout(path)
                     : format == InputFormat::llmc     ? llmc_layout(path)
                     : format == InputFormat::megatron ? megatron_layout(path)

@@ -259,6 +259,53 @@ def record_tiktoken(name, pattern_of, texts):
     (OUT / f"{name}.ids").write_text(f'{{"texts":[\n{lines}\n]}}\n')
 
 
+def tiny_bpe(letters, merges=(), normalizer=None, pre_tokenizer=None):
+    """A BPE of these letters and of what their merges make, without an unknown token."""
+    names = [*letters, *("".join(merge) for merge in merges)]
+    tokenizer = Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=list(merges)))
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    if pre_tokenizer is not None:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    return tokenizer
+
+
+def record_small():
+    """Tokenizers of a line, each for a rule of the package that the larger ones do not meet."""
+    strip, prepend = normalizers.Strip(left=True, right=False), normalizers.Prepend
+    def replace(what, by):
+        return normalizers.Replace(Regex(what), by)
+
+    charsmap_of_t5 = json.loads((OUT / "t5.json").read_text())["normalizer"]["normalizers"][0]["precompiled_charsmap"]
+    small = [
+        ("an unknown letter vanishes before merges", tiny_bpe("ab", [("a", "b")]), ["aXb" * 12, "ab" * 13, "aXXb", "X" * 30]),
+        ("an unknown byte vanishes before merges",
+         tiny_bpe("ab", [("a", "b")], None, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)),
+         ["aXb" * 12, "a\u00e9b" * 12]),
+    ]
+    starts = {"none": None, "Strip": strip, "Nmt": normalizers.Nmt(), "StripAccents": normalizers.StripAccents(),
+              "BertNormalizer": normalizers.BertNormalizer(), "NFKD": normalizers.NFKD(), "Lowercase": normalizers.Lowercase(),
+              "Replace of a letter": replace("a", "x"), "Replace of two": replace("aa", "x"), "Replace by none": replace("a", ""),
+              "Replace of the start": replace("^", "x"),
+              "Strip, Prepend": normalizers.Sequence([strip, prepend("x")]),
+              "Strip, Replace of the start": normalizers.Sequence([strip, replace("^", "x")]),
+              "Precompiled": normalizers.Precompiled(base64.b64decode(charsmap_of_t5))}
+    texts = [" ab", "ab", "  ab", "aab", "\x01ab", "\u0301ab", "\u00e1b", "\u4e00ab", "\u00adab", "\u3000ab", "\ufb01b", ""]
+    small += [(f"where texts start, behind {name}",
+               tiny_bpe(SPACE + "abxfi^", (), normalizer, pre_tokenizers.Metaspace(SPACE, "first", split=False)), texts)
+              for name, normalizer in starts.items()]
+    small += [(f"the expression {pattern}",
+               tiny_bpe("abcABC123xy{,}", [("a", "b"), ("B", "c"), ("1", "2"), ("2", "3"), ("x", "x"), ("a", "B"), ("a", "C")], None,
+                        pre_tokenizers.Split(Regex(pattern), "isolated")),
+               ["123123", "12", "a12b3", "aBc", "aC", "abc", "ABC", "aBC", "xxxxy", "x{,}", "bcBc"])
+              for pattern in ("[0-9]{,2}", "x{,3}y", "x{,}", "a(?i)b|c", "(?i)ab|c", "(?:a(?i)b|c)B", "a(?i)b(?-i:c)|c")]
+    lines = ",\n".join(json.dumps({
+        "about": about, "tokenizer": tokenizer.to_str(),
+        "cases": [{"text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids} for text in texts]},
+        separators=(",", ":")) for about, tokenizer, texts in small)
+    (OUT / "small.json").write_text(f"[\n{lines}\n]\n")
+
+
 def tiktoken_pattern(name):
     """The expression that tiktoken's own source has, without what it would download."""
     def of(module):
@@ -288,6 +335,7 @@ def main():
                            for ids, text in zip(plain, decoded))
         (OUT / f"{name}.ids").write_text(f'{{"special":{json.dumps(special)},"texts":[\n{lines}\n]}}\n')
         print(name, tokenizer.get_vocab_size(), sum(map(len, plain)))
+    record_small()
     record_sentencepiece(texts)
     for name in ("cl100k_base", "o200k_base"):
         record_tiktoken(name, tiktoken_pattern(name), texts)

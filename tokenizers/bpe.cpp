@@ -114,7 +114,11 @@ class Bpe : public Model {
         const bool all_known = std::all_of(fallback_.begin(), fallback_.end(), is_there);
         const bool some_known = std::any_of(fallback_.begin(), fallback_.end(), is_there);
         const bool neighbours_matter = unknown_ && !all_known && (fuse_unknown_ || some_known);
-        divisible_ = divisible_ && !ignore_merges_ && prefix_.empty() && suffix_.empty() && !neighbours_matter;
+        // What becomes no token is gone before texts are merged: merges cross it.
+        const bool all_bytes = std::all_of(of_byte_.begin(), of_byte_.end(), is_there);
+        const bool some_vanish = !unknown_ && !all_known && !all_bytes;
+        divisible_ =
+            divisible_ && !ignore_merges_ && prefix_.empty() && suffix_.empty() && !neighbours_matter && !some_vanish;
     }
 
     void encode(std::string_view piece, WordCache& cache, std::vector<std::uint32_t>& ids) const override {

@@ -25,7 +25,8 @@ class Charsmap : public Normalizer {
         texts_ = map.substr(4 + size);
     }
 
-    void apply(std::string& text) const override {
+    // What the package takes away at the beginning with its map, it does not notice.
+    void apply(std::string& text, bool& /*at_start*/) const override {
         std::string mapped;
         mapped.reserve(text.size());
         for (std::size_t at = 0; at < text.size();) {

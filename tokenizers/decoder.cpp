@@ -111,7 +111,8 @@ class ReplaceDecoder : public Decoder {
   public:
     ReplaceDecoder(Regex what, std::string by) : replace_(make_replace(std::move(what), std::move(by))) {}
     void apply(std::vector<std::string>& tokens) const override {
-        for (std::string& token : tokens) replace_->apply(token);
+        bool at_start = true;
+        for (std::string& token : tokens) replace_->apply(token, at_start);
     }
 
   private:

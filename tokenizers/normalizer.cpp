@@ -10,13 +10,14 @@ namespace {
 
 // A text made anew of what each code point becomes.
 template <typename Append>
-void map_code_points(std::string& text, const Append& append) {
+void map_code_points(std::string& text, bool& at_start, const Append& append) {
     std::string mapped;
     mapped.reserve(text.size());
     for (std::size_t at = 0; at < text.size();) {
         const CodePoint c = code_point_at(text, at);
         append(mapped, c.value);
         at += c.bytes;
+        if (mapped.empty()) at_start = false;
     }
     text = std::move(mapped);
 }
@@ -24,7 +25,7 @@ void map_code_points(std::string& text, const Append& append) {
 class Form : public Normalizer {
   public:
     explicit Form(NormalForm form) : form_(form) {}
-    void apply(std::string& text) const override { text = normal_form(text, form_); }
+    void apply(std::string& text, bool& /*at_start*/) const override { text = normal_form(text, form_); }
 
   private:
     NormalForm form_;
@@ -32,13 +33,13 @@ class Form : public Normalizer {
 
 class Lowercase : public Normalizer {
   public:
-    void apply(std::string& text) const override { map_code_points(text, append_lowercase); }
+    void apply(std::string& text, bool& at_start) const override { map_code_points(text, at_start, append_lowercase); }
 };
 
 class StripAccents : public Normalizer {
   public:
-    void apply(std::string& text) const override {
-        map_code_points(text, [](std::string& to, char32_t c) {
+    void apply(std::string& text, bool& at_start) const override {
+        map_code_points(text, at_start, [](std::string& to, char32_t c) {
             if (!is_mark(c)) append_utf8(to, c);
         });
     }
@@ -47,7 +48,7 @@ class StripAccents : public Normalizer {
 class Strip : public Normalizer {
   public:
     Strip(bool left, bool right) : left_(left), right_(right) {}
-    void apply(std::string& text) const override {
+    void apply(std::string& text, bool& at_start) const override {
         std::size_t begin = 0, end = text.size();
         while (left_ && begin < end && is_whitespace(code_point_at(text, begin).value))
             begin += code_point_at(text, begin).bytes;
@@ -57,6 +58,7 @@ class Strip : public Normalizer {
             if (!is_whitespace(code_point_at(text, last).value)) break;
             end = last;
         }
+        if (begin > 0) at_start = false;
         text = text.substr(begin, end - begin);
     }
 
@@ -67,11 +69,16 @@ class Strip : public Normalizer {
 class Replace : public Normalizer {
   public:
     Replace(Regex what, std::string by) : what_(std::move(what)), by_(std::move(by)) {}
-    void apply(std::string& text) const override {
+    void apply(std::string& text, bool& at_start) const override {
         Regex::Finder finder(what_);
         finder.start(text);
         Regex::Match match;
         if (!finder.next(match)) return;
+        if (match.begin == 0 && match.end == 0) {
+            at_start = at_start || !by_.empty();  // what is put before all stands at the start
+        } else if (match.begin == 0) {            // what takes the place of many characters comes from the last of them
+            at_start = at_start && !by_.empty() && match.end == code_point_at(text, 0).bytes;
+        }
         std::string replaced;
         std::size_t kept = 0;
         do {
@@ -91,7 +98,7 @@ class Replace : public Normalizer {
 class Prepend : public Normalizer {
   public:
     explicit Prepend(std::string text) : text_(std::move(text)) {}
-    void apply(std::string& text) const override {
+    void apply(std::string& text, bool& /*at_start*/) const override {
         if (!text.empty()) text.insert(0, text_);
     }
 
@@ -102,8 +109,8 @@ class Prepend : public Normalizer {
 // The cleaning that translation models were trained with: controls go, what separates lines and words is a space.
 class Nmt : public Normalizer {
   public:
-    void apply(std::string& text) const override {
-        map_code_points(text, [](std::string& to, char32_t c) {
+    void apply(std::string& text, bool& at_start) const override {
+        map_code_points(text, at_start, [](std::string& to, char32_t c) {
             const bool goes =
                 (c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f || c == 0x9f;
             const bool space = c == 9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 ||
@@ -116,7 +123,7 @@ class Nmt : public Normalizer {
 
 class ByteLetters : public Normalizer {
   public:
-    void apply(std::string& text) const override {
+    void apply(std::string& text, bool& /*at_start*/) const override {
         std::string letters;
         for (const char c : text) append_utf8(letters, letter_of_byte(static_cast<unsigned char>(c)));
         text = std::move(letters);
@@ -133,8 +140,8 @@ bool is_chinese(char32_t c) {
 class Bert : public Normalizer {
   public:
     explicit Bert(const BertNormalizerSpec& spec) : spec_(spec) {}
-    void apply(std::string& text) const override {
-        map_code_points(text, [&](std::string& to, char32_t c) {
+    void apply(std::string& text, bool& at_start) const override {
+        map_code_points(text, at_start, [&](std::string& to, char32_t c) {
             if (spec_.clean_text) {
                 const bool space = is_whitespace(c);
                 if (c == 0 || c == 0xfffd || (is_other(c) && c != '\t' && c != '\n' && c != '\r')) return;
@@ -150,11 +157,11 @@ class Bert : public Normalizer {
         });
         if (spec_.strip_accents.value_or(spec_.lowercase)) {
             text = normal_form(text, NormalForm::nfd);
-            map_code_points(text, [](std::string& to, char32_t c) {
+            map_code_points(text, at_start, [](std::string& to, char32_t c) {
                 if (!is_nonspacing_mark(c)) append_utf8(to, c);
             });
         }
-        if (spec_.lowercase) map_code_points(text, append_lowercase);
+        if (spec_.lowercase) map_code_points(text, at_start, append_lowercase);
     }
 
   private:

@@ -20,7 +20,10 @@ class Normalizer {
     Normalizer& operator=(const Normalizer&) = delete;
     virtual ~Normalizer() = default;
 
-    virtual void apply(std::string& text) const = 0;
+    // `at_start`: whether the first character comes from where the text began, as the `tokenizers` package follows
+    // characters; false once those before it were taken away. (Not followed: what one normalizer puts in and another
+    // takes away again.)
+    virtual void apply(std::string& text, bool& at_start) const = 0;
 };
 using Normalizers = std::vector<std::unique_ptr<Normalizer>>;
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <utility>
+#include <vector>
 
 #include "support/error.h"
 #include "support/text.h"
@@ -55,16 +56,23 @@ class Translation {
                 character_class();
             } else if (c == '(') {
                 group();
-            } else if (c == '}' || c == ')') {
+            } else if (c == ')') {
+                close_options();
                 out_ += c;
                 ++at_;
-                if (c == '}' && at_ < pattern_.size() && pattern_[at_] == '+')
-                    refuse("a repetition {n,m} with a + behind it");
+                if (!options_.empty()) options_.pop_back();
+            } else if (c == '{') {
+                interval();
+            } else if (c == '}') {
+                out_ += c;
+                ++at_;
+                if (at_ < pattern_.size() && pattern_[at_] == '+') refuse("a repetition {n,m} with a + behind it");
             } else {
                 out_ += c;
                 ++at_;
             }
         }
+        close_options();
         return std::move(out_);
     }
 
@@ -76,15 +84,40 @@ class Translation {
 
     void group() {
         const std::string_view rest = std::string_view(pattern_).substr(at_);
-        for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:", "(?i)"})
+        // It is of all that stands behind it in its group, alternatives as well: a(?i)b|c is a(?i:b|c).
+        if (constexpr std::string_view option = "(?i)"; rest.starts_with(option)) {
+            out_ += "(?i:";
+            at_ += option.size();
+            ++(options_.empty() ? all_options_ : options_.back());
+            return;
+        }
+        for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"})
             if (rest.starts_with(known)) {
                 out_ += known;
                 at_ += known.size();
+                options_.push_back(0);
                 return;
             }
         if (rest.starts_with("(?")) refuse(cat("the group ", rest.substr(0, 4)));
         out_ += '(';
         ++at_;
+        options_.push_back(0);
+    }
+
+    // Ends the groups that options of the innermost group became.
+    void close_options() {
+        std::size_t& count = options_.empty() ? all_options_ : options_.back();
+        out_.append(std::exchange(count, 0), ')');
+    }
+
+    // At a brace. {,n} is {0,n}, and text to some versions of PCRE2.
+    void interval() {
+        out_ += '{';
+        ++at_;
+        std::size_t end = at_ + 1;
+        while (end < pattern_.size() && std::isdigit(static_cast<unsigned char>(pattern_[end])) != 0) ++end;
+        const bool figures = at_ < pattern_.size() && pattern_[at_] == ',' && end > at_ + 1;
+        if (figures && end < pattern_.size() && pattern_[end] == '}') out_ += '0';
     }
 
     // At a backslash.
@@ -174,6 +207,8 @@ class Translation {
     const std::string& pattern_;
     std::size_t at_ = 0;
     std::string out_;
+    std::vector<std::size_t> options_;  // (?i) in each open group
+    std::size_t all_options_ = 0;       // outside of groups
 };
 
 }  // namespace

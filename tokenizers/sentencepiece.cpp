@@ -151,8 +151,8 @@ class SentencePieceNormalizer : public Normalizer {
         if (!model.charsmap.empty()) charsmap_ = make_charsmap(model.charsmap, false);
     }
 
-    void apply(std::string& text) const override {
-        if (charsmap_ != nullptr) charsmap_->apply(text);
+    void apply(std::string& text, bool& at_start) const override {
+        if (charsmap_ != nullptr) charsmap_->apply(text, at_start);
         const std::string_view sign = escape_spaces_ ? space_sign : " ";
         std::string normal;
         const std::size_t first = remove_extra_spaces_ ? text.find_first_not_of(' ') : 0;

@@ -22,8 +22,9 @@ std::vector<AddedToken> looked_for(const TokenizerParts& parts, bool normalized)
     std::vector<AddedToken> tokens;
     for (AddedToken token : parts.added) {
         if (token.normalized != normalized) continue;
+        bool at_start = true;
         if (normalized)
-            for (const auto& normalizer : parts.normalizers) normalizer->apply(token.text);
+            for (const auto& normalizer : parts.normalizers) normalizer->apply(token.text, at_start);
         tokens.push_back(std::move(token));
     }
     return tokens;
@@ -115,7 +116,7 @@ void Encoder::encode(std::string_view text, std::vector<std::uint32_t>& ids) {
 void Encoder::encode_part(std::string_view part, bool at_start, std::vector<std::uint32_t>& ids) {
     if (const Normalizers& normalizers = tokenizer_.parts_.normalizers; !normalizers.empty()) {
         normal_ = part;
-        for (const auto& normalizer : normalizers) normalizer->apply(normal_);
+        for (const auto& normalizer : normalizers) normalizer->apply(normal_, at_start);
         part = normal_;
     }
     const auto piece = [&](std::string_view text, const std::uint32_t* id) {

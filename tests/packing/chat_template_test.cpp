@@ -59,6 +59,12 @@ TEST_F(ChatTemplateTest, RefuseWhatTheyHaveNoPlaceFor) {
               "out, or write a "
               "template of your own (docs/data.md)");
     EXPECT_NE(error("llama2", messages({{"user", "U"}, {"system", "S"}})), "");
+    // What system says is to stand in a turn of user.
+    for (const thunder::Json& said :
+         {messages({{"system", "S"}, {"assistant", "A"}, {"user", "U"}}), messages({{"system", "S"}})})
+        EXPECT_EQ(error("llama2", said),
+                  "error: a.jsonl:1: the template llama2 puts what system says into the turn of user that follows, and "
+                  "there is none\nhelp: leave the message out, or write a template of your own (docs/data.md)");
     EXPECT_NE(error("chatml", messages({{"tool", "T"}})), "");
     EXPECT_EQ(error("chatml", thunder::parse_json("[{\"role\": \"user\"}]", "x")),
               "error: a.jsonl:1: a message has no text \"role\" and \"content\"\nhelp: give each message both, or "

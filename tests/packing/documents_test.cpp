@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include <cstring>
+#include <thread>
 
 #include "folder.h"
 #include "packing/byte_stream.h"
@@ -12,9 +14,9 @@ namespace {
 
 using DocumentsTest = InFolderOfItsOwn;
 
-std::vector<std::string> texts_of(const std::string& path, const ReadOptions& options) {
+std::vector<std::string> texts_of(const InputFile& file, const ReadOptions& options) {
     std::vector<std::string> texts;
-    const auto source = open_documents(path, options);
+    const auto source = open_documents(file, options);
     bool ended = true;
     for (Document document; source->next(document);) {
         std::string text = text_of(document.ids);
@@ -193,6 +195,64 @@ std::vector<std::vector<std::uint32_t>> ids_of(const std::string& path, InputFor
 
 using Documents = std::vector<std::vector<std::uint32_t>>;
 
+// A process that writes a pipe, for as long as this lives.
+class PipeOf {
+  public:
+    PipeOf(const std::string& path, std::string bytes) {
+        EXPECT_EQ(mkfifo(path.c_str(), 0600), 0);
+        writer_ = std::thread([path, bytes = std::move(bytes)] { std::ofstream(path, std::ios::binary) << bytes; });
+    }
+    PipeOf(const PipeOf&) = delete;
+    PipeOf& operator=(const PipeOf&) = delete;
+    ~PipeOf() { writer_.join(); }
+
+  private:
+    std::thread writer_;
+};
+
+// What a file is told by is read once, as a pipe gives it.
+TEST_F(DocumentsTest, OfAPipeHaveTheirBeginning) {
+    std::string lines;
+    for (int i = 0; i < 3000; ++i) lines += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
+    const std::vector<std::string> expected = texts_of(write("a.jsonl", lines), {});
+    int number = 0;
+    for (const std::string& bytes : {lines, gzipped(lines), zstd(lines)}) {
+        const std::string name = path("pipe" + std::to_string(number++) + ".jsonl");
+        const PipeOf pipe(name, bytes);
+        const InputFile file(name);
+        EXPECT_EQ(format_of(file, {}), InputFormat::jsonl);
+        EXPECT_EQ(texts_of(file, {}), expected);
+        EXPECT_EQ(error_of([&] { texts_of(file, {}); }),
+                  "error: " + name + " is a pipe, which is read once\nhelp: name it once, or write it to a file");
+    }
+    const PipeOf text(path("text"), "one text");
+    EXPECT_EQ(texts_of(path("text"), {}), std::vector<std::string>{"one text"});
+    const PipeOf npy(path("npy"), "\x93NUMPY and so on");
+    EXPECT_EQ(error_of([&] { texts_of(path("npy"), {}); }),
+              "error: " + path("npy") +
+                  " is a pipe, and tokens are read from files\nhelp: write them to a file, and name that");
+}
+
+TEST_F(DocumentsTest, OfBytesEndWhereTheirFileEnds) {
+    ReadOptions options;
+    options.bytes = true;
+    for (const std::size_t size : {1U, (1U << 20) - 1, 1U << 20, (1U << 20) + 1, 1U << 21, (1U << 21) + 1}) {
+        const auto source = open_documents(write("a", std::string(size, 'a')), options);
+        std::size_t begins = 0, ends = 0, bytes = 0;
+        for (Document document; source->next(document);) {
+            begins += document.begins ? 1 : 0;
+            ends += document.ends ? 1 : 0;
+            bytes += document.parts[0].text.size();
+        }
+        EXPECT_EQ(bytes, size);
+        EXPECT_EQ(begins, 1U) << size;
+        EXPECT_EQ(ends, 1U) << size;
+    }
+    const auto none = open_documents(write("a", ""), options);
+    Document document;
+    EXPECT_FALSE(none->next(document));
+}
+
 TEST_F(DocumentsTest, OfTokensAreThoseThatOtherProgramsWrote) {
     const std::string ids = bytes_of<std::uint16_t>({1, 2, 65535, 4, 5});
     EXPECT_EQ(ids_of(write("n.bin", ids), InputFormat::nanogpt), (Documents{{1, 2, 65535, 4, 5}}));
@@ -212,6 +272,14 @@ TEST_F(DocumentsTest, OfTokensAreThoseThatOtherProgramsWrote) {
                         bytes_of<std::int64_t>({0, 2, 6}) + bytes_of<std::int64_t>({0, 2, 3});
     write("m.idx", index);
     EXPECT_EQ(ids_of(write("m.bin", ids), InputFormat::megatron), (Documents{{1, 2, 65535}, {4, 5}}));
+    std::string short_index = index;
+    short_index.replace(short_index.size() - 8, 8, bytes_of<std::int64_t>({2}));
+    write("m.idx", short_index);
+    EXPECT_EQ(
+        error_of([&] { ids_of(path("m.bin"), InputFormat::megatron); }),
+        "error: " + path("m.idx") +
+            " is damaged, or no such file of tokens: 1 sequence at its end is in no document\nhelp: copy it again, "
+            "or name its kind with --format");
     for (std::size_t length = 0; length < index.size(); ++length) {
         write("m.idx", index.substr(0, length));
         EXPECT_NE(error_of([&] { ids_of(path("m.bin"), InputFormat::megatron); }), "") << length;

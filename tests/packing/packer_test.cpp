@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "folder.h"
 
@@ -104,6 +107,68 @@ TEST_F(PackerTest, GoesOnWhereItWasEnded) {
     }
 }
 
+// Ended between a shard and the list that has it, the first one too.
+TEST_F(PackerTest, GoesOnBehindAShardThatIsNotListed) {
+    struct Ended {};
+    PackOptions options;
+    options.batch_bytes = 5000;
+    options.files = {write("a.jsonl", lines_of_json(40, 3))};
+    options.shard_tokens = 9000;
+    options.out = path("whole");
+    ASSERT_GT(pack_documents(options).shards, 3U);
+    for (const std::uint64_t listed : {0, 1, 2}) {
+        options.out = path("ended" + std::to_string(listed));
+        EXPECT_THROW(pack_documents(options,
+                                    [&](const PackProgress& p) {
+                                        if (p.shards >= listed) throw Ended();
+                                    }),
+                     Ended);
+        const std::string list = options.out + "/packing.json";
+        const std::uint64_t held = thunder::read_corpus(list).shards.size();
+        const std::string next = "/shard-0000" + std::to_string(held) + ".bin";
+        std::filesystem::copy_file(path("whole") + next, options.out + next);
+        EXPECT_NE(error_of([&] { thunder::token_files_of(options.out); }).find("is not packed to its end"),
+                  std::string::npos);
+        EXPECT_EQ(pack_documents(options).shards_found, held);
+        for (const thunder::CorpusShard& shard : thunder::read_corpus(path("whole/corpus.json")).shards)
+            EXPECT_EQ(read("ended" + std::to_string(listed) + "/" + shard.file), read("whole/" + shard.file));
+    }
+}
+
+TEST_F(PackerTest, NamesTheDocumentThatCannotBeEncoded) {
+    // There are more ways to cut a run of a than are tried.
+    const std::string tokenizer_json =
+        R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},"pre_tokenizer":{"type":"Split",)"
+        R"("pattern":{"Regex":"(?:a|aa)+[bc]"},"behavior":"Isolated","invert":false}})";
+    const Tokenizer tokenizer(parse_tokenizer_json(tokenizer_json, "t.json"), "t.json", 0);
+    PackOptions options;
+    options.files = {write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"" + std::string(2000, 'a') + "\"}\n")};
+    options.tokenizer = &tokenizer;
+    options.vocabulary = 1;
+    options.out = path("c.bin");
+    const std::string error = error_of([&] { pack_documents(options); });
+    EXPECT_TRUE(error.starts_with("error: " + path("a.jsonl") + ":2: a regular expression of the tokenizer gives up"))
+        << error;
+}
+
+// While nobody takes what was encoded, no more is read than a bound of bytes: documents of 2 MiB go one by one.
+TEST_F(PackerTest, HoldsFewDocumentsThatAreLong) {
+    std::string lines;
+    for (int i = 0; i < 24; ++i) lines += "{\"text\": \"" + std::string(2 << 20, 'a') + "\"}\n";
+    PackOptions options;
+    options.batch_bytes = 5000;
+    options.files = {write("a.jsonl", lines)};
+    options.out = path("c.bin");
+    std::vector<std::uint64_t> taken;
+    pack_documents(options, [&](const PackProgress& p) {
+        taken.push_back(p.bytes);
+        if (taken.size() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    });
+    ASSERT_EQ(taken.size(), 24U);
+    constexpr std::uint64_t document = 2 << 20;  // taken, held, read, and read ahead by steps of 1 MiB
+    EXPECT_LE(taken[1], 6 * document);
+}
+
 TEST_F(PackerTest, GoesOnWithTheSameAlone) {
     struct Ended {};
     PackOptions options;
@@ -151,7 +216,7 @@ TEST_F(PackerTest, SaysTheFirstErrorInTheOrderOfTheFiles) {
     options.files = {write("a.jsonl", lines_of_json(60, 6) + "{\"text\": 1}\n"), write("b.jsonl", "no JSON\n")};
     for (int k = 0; k < 3; ++k)
         EXPECT_EQ(error_of([&] { pack_documents(options); }),
-                  "error: " + options.files[0] +
+                  "error: " + options.files[0].path() +
                       ":61 has no text \"text\"\nhelp: did you mean --text-field text? it has text; --text-field NAME "
                       "says where texts are");
     EXPECT_FALSE(std::filesystem::exists(options.out));
@@ -226,6 +291,17 @@ TEST_F(PackerTest, PutsATokenizersTokensAroundDocuments) {
     for (const std::uint32_t id : packed.ids)
         if (id < 3) marks.push_back(id);
     EXPECT_EQ(marks, (std::vector<std::uint32_t>{1, 2, 1, 2}));
+
+    // A long document of tokens comes in parts, which are one document.
+    options.files = {write("a.bin", std::string(std::size_t{3} << 20, '\x07'))};
+    options.read.format = InputFormat::nanogpt;
+    options.vocabulary = 0x10000;
+    pack_documents(options);
+    const Packed tokens = unpack(options.out);
+    ASSERT_EQ(tokens.ids.size(), (std::size_t{3} << 19) + 2);
+    EXPECT_EQ(tokens.ids.front(), 1U);
+    EXPECT_EQ(tokens.ids.back(), 2U);
+    EXPECT_EQ(std::count(tokens.ids.begin(), tokens.ids.end(), 0x0707U), std::ptrdiff_t{3} << 19);
 }
 
 }  // namespace

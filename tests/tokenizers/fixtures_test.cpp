@@ -56,6 +56,19 @@ TEST_P(TokenizerFixtures, PutSpecialTokensAroundATextAsThePackage) {
     EXPECT_EQ(ids, ids_of(*read_json(name + ".ids").find("special")));
 }
 
+TEST(SmallTokenizers, GiveThePackagesIds) {
+    for (const thunder::Json& small : read_json(folder + "small.json").array) {
+        SCOPED_TRACE(small.find("about")->string);
+        const Tokenizer tokenizer(parse_tokenizer_json(small.find("tokenizer")->string, "small.json"), "small", 0);
+        Encoder encoder(tokenizer);
+        for (const thunder::Json& one : small.find("cases")->array) {
+            std::vector<std::uint32_t> ids;
+            encoder.encode(one.find("text")->string, ids);
+            EXPECT_EQ(ids, ids_of(*one.find("ids"))) << one.find("text")->string;
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TokenizerFixtures,
                          ::testing::Values("gpt2", "llama3", "qwen2", "tekken", "llama2", "mistral", "gemma", "t5",
                                            "xlnet", "bert", "odds"),
