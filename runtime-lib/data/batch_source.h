@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,11 +31,15 @@ struct DataStart {
     std::int64_t step = 0, position = 0;  // steps, and rows that they took
     std::string record{};                 // BatchSource::record() of that run; "" where it tells none
     std::string path{};                   // of the checkpoint, for messages
+    std::optional<std::uint64_t> seed{};  // of that run; else the options'
 };
 
 class BatchSource {
   public:
     virtual ~BatchSource() = default;
+
+    // Where rows come from from here on; called once, before all below.
+    virtual void begin(const DataStart& /*start*/) {}
 
     // One micro-batch of step `step` into host memory, laid out like the batch arena. `position` is the number of rows
     // that all steps before took. Fails with a message on an id out of range.
@@ -53,12 +58,15 @@ class BatchSource {
     virtual std::string record() const { return ""; }
 };
 
+// Opens files: what is wrong with them is said here. Where the run goes on, begin() tells the source.
+std::unique_ptr<BatchSource> open_batch_source(const ProgramSpec& program, const Options& options, const BatchCut& cut);
+// Both at once.
 std::unique_ptr<BatchSource> make_batch_source(const ProgramSpec& program, const Options& options, const BatchCut& cut,
                                                const DataStart& start = {});
 
 // Fixed batches (feed.cpp); samples of files in a random order (sample_batches.cpp).
 std::unique_ptr<BatchSource> make_feed(const ProgramSpec& program, const Options& options, const BatchCut& cut);
 std::unique_ptr<BatchSource> make_sample_batches(const ProgramSpec& program, const Options& options,
-                                                 const BatchCut& cut, const DataStart& start);
+                                                 const BatchCut& cut);
 
 }  // namespace thunder

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/corpus.h"
 
+#include "data/fingerprint.h"
+#include "data/token_file.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/json.h"
@@ -99,12 +101,30 @@ std::string corpus_text(const Corpus& corpus) {
 }
 
 std::vector<std::string> token_files_of(const std::string& path) {
-    if (!is_folder(path)) return {path};
     std::vector<std::string> files;
+    for (ListedFile& file : listed_files_of(path)) files.push_back(std::move(file.path));
+    return files;
+}
+
+void check_listed(const TokenFile& file, const CorpusShard& listed) {
+    if (file.count() == listed.tokens && file.documents() == listed.documents &&
+        hex(file.fingerprint()) == listed.fingerprint)
+        return;
+    fail(cat(file.path(), " is not the file that ", corpus_list, " beside it lists: it holds ",
+             count_text(file.count(), "token"), " in ", count_text(file.documents(), "document"),
+             file.count() == listed.tokens && file.documents() == listed.documents
+                 ? ", as listed, and they are others"
+                 : cat(", and ", listed.tokens, " in ", listed.documents, " are listed")),
+         "copy the folder again, or pack it again");
+}
+
+std::vector<ListedFile> listed_files_of(const std::string& path) {
+    if (!is_folder(path)) return {{path}};
+    std::vector<ListedFile> files;
     if (const std::string list = join_path(path, corpus_list); is_file(list)) {
         for (const CorpusShard& shard : read_corpus(list).shards) {
-            files.push_back(join_path(path, shard.file));
-            if (!is_file(files.back()))
+            files.push_back({join_path(path, shard.file), shard});
+            if (!is_file(files.back().path))
                 fail(cat(list, " lists ", shard.file, ", and there is no such file"), "copy or pack it again");
         }
     } else if (is_file(join_path(path, unfinished_corpus_list))) {
@@ -112,7 +132,7 @@ std::vector<std::string> token_files_of(const std::string& path) {
              "the command that packs it, given once more, goes on where it was");
     } else {
         for (const std::string& name : names_in(path))
-            if (name.ends_with(".bin")) files.push_back(join_path(path, name));
+            if (name.ends_with(".bin")) files.push_back({join_path(path, name)});
     }
     if (files.empty())
         fail(cat("the folder ", path, " has no .bin file"), "thunderc data pack FILE... -o corpus.bin makes one");

@@ -9,11 +9,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace thunder {
+
+class TokenFile;
 
 struct CorpusShard {
     std::string file;  // beside the list
@@ -41,5 +44,15 @@ std::string corpus_text(const Corpus& corpus);
 // The files of packed tokens that a path stands for: a file itself; of a folder those that its list names, or each
 // `.bin` where it has none. Fails where the folder was not packed to its end, or a file of its list is absent.
 std::vector<std::string> token_files_of(const std::string& path);
+
+// The same, with what the list says of each.
+struct ListedFile {
+    std::string path;
+    std::optional<CorpusShard> listed{};  // nothing where there is no list
+};
+std::vector<ListedFile> listed_files_of(const std::string& path);
+
+// Fails where the file is not the one that was listed.
+void check_listed(const TokenFile& file, const CorpusShard& listed);
 
 }  // namespace thunder

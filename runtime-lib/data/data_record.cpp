@@ -2,7 +2,11 @@
 #include "data/data_record.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "support/error.h"
@@ -13,34 +17,48 @@ namespace thunder {
 
 namespace {
 
-bool same(const SampleFile& a, const SampleFile& b) {
-    return a.name == b.name && a.size == b.size && a.samples == b.samples;
+// What files hold, and into how many samples each is cut, in an order that does not depend on theirs.
+using Contents = std::vector<std::pair<std::string_view, std::uint64_t>>;
+
+Contents contents_of(const std::vector<SampleFile>& files) {
+    Contents contents;
+    for (const SampleFile& file : files) contents.emplace_back(file.fingerprint, file.samples);
+    std::sort(contents.begin(), contents.end());
+    return contents;
 }
 
-bool same_files(const std::vector<SampleFile>& a, const std::vector<SampleFile>& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
-}
+struct Likeness {
+    std::size_t shared = 0;         // files
+    bool is_cut_otherwise = false;  // a file is the same, and samples are made of it in another way
+};
 
-const SampleFile* find_file(const std::vector<SampleFile>& files, const std::string& name) {
-    const auto found =
-        std::find_if(files.begin(), files.end(), [&](const SampleFile& file) { return file.name == name; });
-    return found == files.end() ? nullptr : &*found;
-}
-
-// The files are the same, and samples are made of them in another way.
-bool is_cut_otherwise(const std::vector<SampleFile>& before, const std::vector<SampleFile>& now) {
-    return std::any_of(before.begin(), before.end(), [&](const SampleFile& file) {
-        const SampleFile* other = find_file(now, file.name);
-        return other != nullptr && other->size == file.size && other->samples != file.samples;
-    });
+Likeness likeness(const Contents& a, const Contents& b) {
+    Likeness found;
+    for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {
+        if (*x == *y) {
+            ++found.shared;
+            ++x;
+            ++y;
+            continue;
+        }
+        found.is_cut_otherwise = found.is_cut_otherwise || x->first == y->first;
+        ++(*x < *y ? x : y);
+    }
+    return found;
 }
 
 // What is not there as it was: "a.bin is gone", or "".
 std::string lost_file(const std::vector<SampleFile>& before, const std::vector<SampleFile>& now) {
+    std::multiset<std::string_view> held;
+    for (const SampleFile& file : now) held.insert(file.fingerprint);
     for (const SampleFile& file : before) {
-        const SampleFile* other = find_file(now, file.name);
-        if (other == nullptr) return cat(file.name, " is gone");
-        if (other->size != file.size) return cat(file.name, " has another length");
+        if (const auto found = held.find(file.fingerprint); found != held.end()) {
+            held.erase(found);
+            continue;
+        }
+        const bool named =
+            std::any_of(now.begin(), now.end(), [&](const SampleFile& other) { return other.name == file.name; });
+        return cat(file.name, named ? " is not what it was" : " is gone");
     }
     return "";
 }
@@ -51,7 +69,7 @@ void go_on_with(DataRecord::Source& source, const std::vector<SampleFile>& files
     std::vector<DataRecord::Epochs>& all = source.epochs;
     while (all.size() > 1 && all.back().first > draws) all.pop_back();  // they did not begin
     const DataRecord::Epochs& last = all.back();
-    if (same_files(last.files, files)) return;
+    if (contents_of(last.files) == contents_of(files)) return;
     const std::uint64_t samples = last.samples(), whole = (draws - last.first) / samples;
     DataRecord::Epochs next{last.first + whole * samples, last.epoch + whole, files};
     if (next.first == draws) {  // an epoch ends here
@@ -63,9 +81,9 @@ void go_on_with(DataRecord::Source& source, const std::vector<SampleFile>& files
     if (const std::string lost = lost_file(last.files, files); !lost.empty()) {
         if (!restarts)
             fail(cat(source.name, ": ", lost, ", and the epoch that the run is in has it"),
-                 "put it back as it was; or put what is there under another name: a new source begins its epochs anew");
+                 "put it back as it was; or --change-data begins the next epoch here, with what there is now");
         notes.push_back(cat("warning: ", source.name, ": ", lost, ": epoch ", next.epoch,
-                            " of what is left begins here; of the one before ",
+                            " of what there is begins here; of the one before ",
                             samples - (draws - last.first) % samples, " of ", samples, " samples were not taken"));
         next.first = draws;
     } else {
@@ -77,16 +95,49 @@ void go_on_with(DataRecord::Source& source, const std::vector<SampleFile>& files
     all.push_back(std::move(next));
 }
 
-// Which source of the record before it is, none of those that were found already.
-std::optional<std::size_t> find_source(const std::vector<DataRecord::Source>& before, const DataRecord::Source& now,
-                                       const std::vector<bool>& taken) {
-    for (const bool by_name : {true, false})
-        for (std::size_t k = before.size(); k-- > 0;) {  // of two with one name the newer
-            const bool alike = by_name ? before[k].name == now.name
-                                       : same_files(before[k].epochs.back().files, now.epochs.back().files);
-            if (!taken[k] && alike) return k;
+// Which sources of the record before those of now are, none for two; nothing where one is new.
+std::vector<std::optional<std::size_t>> find_sources(const std::vector<DataRecord::Source>& before,
+                                                     const std::vector<DataRecord::Source>& now,
+                                                     std::vector<std::string>& notes) {
+    struct Pair {
+        std::size_t now, before;
+        std::size_t shared;
+        bool same_files, same_name;
+    };
+    std::vector<Contents> held_before, held;
+    for (const DataRecord::Source& source : before) held_before.push_back(contents_of(source.epochs.back().files));
+    for (const DataRecord::Source& source : now) held.push_back(contents_of(source.epochs.back().files));
+    std::vector<Pair> pairs;
+    std::vector<bool> cut_otherwise(now.size());
+    for (std::size_t k = 0; k < now.size(); ++k)
+        for (std::size_t j = 0; j < before.size(); ++j) {
+            const Likeness like = likeness(held_before[j], held[k]);
+            const bool same_name = before[j].name == now[k].name;
+            if (like.is_cut_otherwise)
+                cut_otherwise[k] = true;
+            else if (like.shared > 0 || same_name)
+                pairs.push_back({k, j, like.shared, held_before[j] == held[k], same_name});
         }
-    return std::nullopt;
+    // Of those that are equal in all of this the newer one.
+    std::sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) {
+        return std::tuple(b.shared, b.same_files, b.same_name, b.before, a.now) <
+               std::tuple(a.shared, a.same_files, a.same_name, a.before, b.now);
+    });
+    std::vector<std::optional<std::size_t>> found(now.size());
+    std::vector<bool> taken(before.size());
+    for (const Pair& pair : pairs) {
+        // What has the name of another cut of its own files is not that source.
+        if (found[pair.now] || taken[pair.before] || (pair.shared == 0 && cut_otherwise[pair.now])) continue;
+        found[pair.now] = pair.before;
+        taken[pair.before] = true;
+    }
+    for (std::size_t k = 0; k < now.size(); ++k)
+        if (!found[k])
+            notes.push_back(cat("note: ", now[k].name,
+                                cut_otherwise[k]
+                                    ? " has other samples than before (another length, or --documents): it begins anew"
+                                    : " is new to the run: its epochs begin with the first"));
+    return found;
 }
 
 std::vector<double> weights_for(const MixturePiece& piece, const std::vector<std::size_t>& places, std::size_t count) {
@@ -125,27 +176,21 @@ RowOrder DataRecord::order(std::uint64_t seed) const {
     return RowOrder(std::move(all), pieces, names, seed, block);
 }
 
-DataRecord go_on(DataRecord before, const DataRecord& now, std::uint64_t position, std::uint64_t seed, bool restarts,
-                 std::vector<std::string>& notes) {
+GoneOn go_on(DataRecord before, const DataRecord& now, std::uint64_t position, std::uint64_t seed, bool restarts,
+             std::vector<std::string>& notes) {
     RowOrder order = before.order(seed);
-    std::vector<bool> taken(before.sources.size());
-    std::vector<std::size_t> places;  // of the sources of now
-    for (const DataRecord::Source& source : now.sources) {
-        const std::vector<SampleFile>& files = source.epochs.back().files;
-        const std::optional<std::size_t> found = find_source(before.sources, source, taken);
-        if (found && !is_cut_otherwise(before.sources[*found].epochs.back().files, files)) {
-            before.sources[*found].name = source.name;
-            go_on_with(before.sources[*found], files, order.drawn(*found, position), restarts, notes);
-            taken[*found] = true;
-            places.push_back(*found);
+    const std::vector<std::optional<std::size_t>> found = find_sources(before.sources, now.sources, notes);
+    std::vector<std::size_t> places;
+    for (std::size_t k = 0; k < now.sources.size(); ++k) {
+        const DataRecord::Source& source = now.sources[k];
+        places.push_back(found[k].value_or(before.sources.size()));
+        if (!found[k]) {
+            before.sources.push_back(source);
             continue;
         }
-        if (found)
-            notes.push_back(cat("note: ", source.name,
-                                " has other samples than before (another length, or --documents): it begins anew"));
-        places.push_back(before.sources.size());
-        before.sources.push_back(source);
-        taken.push_back(true);
+        DataRecord::Source& known = before.sources[*found[k]];
+        known.name = source.name;
+        go_on_with(known, source.epochs.back().files, order.drawn(*found[k], position), restarts, notes);
     }
 
     std::vector<MixturePiece> pieces;
@@ -161,7 +206,7 @@ DataRecord go_on(DataRecord before, const DataRecord& now, std::uint64_t positio
             pieces.push_back(std::move(next));
     }
     before.pieces = std::move(pieces);
-    return before;
+    return {std::move(before), std::move(places)};
 }
 
 std::string record_text(const DataRecord& record) {
@@ -174,7 +219,8 @@ std::string record_text(const DataRecord& record) {
             text += cat(between, "{\"first\":", epochs.first, ",\"epoch\":", epochs.epoch, ",\"files\":[");
             between = "";
             for (const SampleFile& file : epochs.files) {
-                text += cat(between, "[", json_quote(file.name), ",", file.size, ",", file.samples, "]");
+                text += cat(between, "[", json_quote(file.name), ",", file.size, ",", file.samples, ",",
+                            json_quote(file.fingerprint), "]");
                 between = ",";
             }
             text += "]}";
@@ -200,46 +246,57 @@ std::string record_text(const DataRecord& record) {
 
 DataRecord parse_record(const std::string& text, const std::string& path) {
     const Json json = parse_json(text, cat("what ", path, " says of its data"));
-    const auto wrong = [&] [[noreturn]] {
-        throw DamagedFile(cat(path, ": it says nothing of its data that is one"), "");
+    const auto check = [&](bool right) {
+        if (!right) throw DamagedFile(cat(path, ": it says nothing of its data that is one"), "");
     };
     const auto member = [&](const Json& of, std::string_view name, Json::Kind kind) -> const Json& {
         const Json* found = of.is(Json::Kind::object) ? of.find(name) : nullptr;
-        if (found == nullptr || !found->is(kind)) wrong();
+        check(found != nullptr && found->is(kind));
         return *found;
     };
     const auto number = [&](const Json& of) {
-        if (!of.is(Json::Kind::integer) || of.integer < 0) wrong();
+        check(of.is(Json::Kind::integer) && of.integer >= 0);
         return static_cast<std::uint64_t>(of.integer);
+    };
+    const auto text_of = [&](const Json& of) {
+        check(of.is(Json::Kind::string));
+        return of.string;
     };
     DataRecord record;
     for (const Json& source : member(json, "sources", Json::Kind::array).array) {
         record.sources.push_back({member(source, "name", Json::Kind::string).string, {}});
+        std::vector<DataRecord::Epochs>& all = record.sources.back().epochs;
         for (const Json& epochs : member(source, "epochs", Json::Kind::array).array) {
             DataRecord::Epochs read{number(member(epochs, "first", Json::Kind::integer)),
                                     number(member(epochs, "epoch", Json::Kind::integer)),
                                     {}};
             for (const Json& file : member(epochs, "files", Json::Kind::array).array) {
-                if (!file.is(Json::Kind::array) || file.array.size() != 3) wrong();
-                read.files.push_back({file.array[0].string, number(file.array[1]), number(file.array[2])});
+                check(file.is(Json::Kind::array) && file.array.size() == 4);
+                read.files.push_back(
+                    {text_of(file.array[0]), number(file.array[1]), number(file.array[2]), text_of(file.array[3])});
             }
-            if (read.samples() == 0) wrong();
-            record.sources.back().epochs.push_back(std::move(read));
+            check(read.samples() > 0);
+            // The first ones begin with draw 0 and epoch 0, each of the others behind those before.
+            check(all.empty() ? read.first == 0 && read.epoch == 0
+                              : read.first > all.back().first && read.epoch > all.back().epoch);
+            all.push_back(std::move(read));
         }
-        if (record.sources.back().epochs.empty()) wrong();
+        check(!all.empty());
     }
     for (const Json& piece : member(json, "pieces", Json::Kind::array).array) {
-        record.pieces.push_back({number(member(piece, "first", Json::Kind::integer)), {}});
+        MixturePiece read{number(member(piece, "first", Json::Kind::integer)), {}};
+        check(record.pieces.empty() ? read.first == 0 : read.first > record.pieces.back().first);
         double sum = 0;
         for (const Json& weight : member(piece, "weights", Json::Kind::array).array) {
-            if (!(weight.real >= 0)) wrong();
-            record.pieces.back().weights.push_back(weight.real);
+            check((weight.is(Json::Kind::integer) || weight.is(Json::Kind::real)) && weight.real >= 0);
+            read.weights.push_back(weight.real);
             sum += weight.real;
         }
-        if (record.pieces.back().weights.size() != record.sources.size() || !(sum > 0)) wrong();
+        check(read.weights.size() == record.sources.size() && sum > 0 && std::isfinite(sum));
+        record.pieces.push_back(std::move(read));
     }
     record.block = number(member(json, "block", Json::Kind::integer));
-    if (record.pieces.empty() || record.block == 0 || record.block > RowOrder::usual_block) wrong();
+    check(!record.pieces.empty() && record.block > 0 && record.block <= RowOrder::usual_block);
     return record;
 }
 

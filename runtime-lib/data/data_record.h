@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a checkpoint keeps of the data beside the number of rows: which files the epochs of each source have, and by
 // which weights rows were drawn so far. So a run goes on within an epoch when files were added meanwhile, weights were
-// changed or a source is new: rows that are drawn stay what they were.
+// changed or a source is new: rows that are drawn stay what they were. Files are known by what they hold, and sources
+// by their files: where they lie, how they are called and in which order they are named may change.
 #pragma once
 
 #include <cstdint>
@@ -36,11 +37,17 @@ struct DataRecord {
 std::string record_text(const DataRecord& record);
 DataRecord parse_record(const std::string& text, const std::string& path);
 
+struct GoneOn {
+    DataRecord record;
+    std::vector<std::size_t> places;  // in it, of the sources that the run has now
+};
+
 // The record of a run that goes on at row `position` with what it has now; sources that it had stay in front, drawn
-// from or not. Where files were added, they count from the source's next epoch on; where files are gone or changed
-// within an epoch, it fails, or, with `restarts`, begins another epoch without them. A source with other samples (of
-// another length) is a new one. `notes`: lines that say so.
-DataRecord go_on(DataRecord before, const DataRecord& now, std::uint64_t position, std::uint64_t seed, bool restarts,
-                 std::vector<std::string>& notes);
+// from or not. A source goes on as the one that it shares the most files with, or, where it shares none, the one of its
+// name. Where files were added, they count from the source's next epoch on; where files are gone or changed within an
+// epoch, it fails, or, with `restarts`, begins another epoch without them. A source with other samples (of another
+// length) is a new one. `notes`: lines that say so.
+GoneOn go_on(DataRecord before, const DataRecord& now, std::uint64_t position, std::uint64_t seed, bool restarts,
+             std::vector<std::string>& notes);
 
 }  // namespace thunder

@@ -33,14 +33,29 @@ std::string sample_of(const std::string& path) {
     return cat(file.bytes().size(), " bytes, ", hex(sampled_hash(file.bytes(), 64)));
 }
 
+namespace {
+
+// Folders in it are looked into as deep as `depth`.
+std::string sample_of_folder(const std::string& path, int depth) {
+    std::string all;
+    const std::vector<std::string> names = names_in(path);
+    for (const std::string& name : names) {
+        const std::string inner = join_path(path, name);
+        if (is_file(inner)) {
+            all += cat(name, sample_of(inner));
+        } else if (depth > 0 && is_folder(inner)) {
+            all += cat(name, "/", sample_of_folder(inner, depth - 1));
+        }
+    }
+    return cat(names.size(), " files, ", hex(hash_text(all)));
+}
+
+}  // namespace
+
 std::string sample_of_all(const std::string& path) {
     if (path.empty()) return "";
     if (!is_folder(path)) return sample_of(path);
-    std::string all;
-    const std::vector<std::string> names = names_in(path);
-    for (const std::string& name : names)
-        if (const std::string inner = join_path(path, name); is_file(inner)) all += cat(name, sample_of(inner));
-    return cat(names.size(), " files, ", hex(hash_text(all)));
+    return sample_of_folder(path, 1);
 }
 
 }  // namespace thunder

@@ -17,7 +17,7 @@ std::uint64_t sampled_hash(std::span<const std::byte> bytes, std::size_t pages, 
 // The file's length, and a hash of it as far as 64 pages tell.
 std::string sample_of(const std::string& path);
 
-// The same of the files in a folder, if it is one; "" of "".
+// The same of the files in a folder and in those that it holds, if it is one; "" of "".
 std::string sample_of_all(const std::string& path);
 
 }  // namespace thunder

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches of samples from one source or several, in the order of row_order.h.
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "data/batch_source.h"
@@ -19,25 +21,35 @@ namespace {
 
 class SampleBatches : public BatchSource {
   public:
-    SampleBatches(const ProgramSpec& program, const Options& options, const BatchCut& cut, const DataStart& start)
-        : cut_(cut) {
-        const Mixture mixture = options.data_schedule.empty() ? parse_mixture(options.data)
-                                                              : read_schedule(options.data_schedule, cut.global_rows(),
-                                                                              start.step, start.position);
-        record_.pieces = mixture.pieces;
-        for (const DataSource& source : mixture.sources) {
+    SampleBatches(const ProgramSpec& program, const Options& options, const BatchCut& cut)
+        : cut_(cut),
+          schedule_(data_schedule_of(options)),
+          restarts_(options.skip_damaged || options.change_data),
+          seed_(options.seed) {
+        for (const DataSource& source : thunder::sources_of(schedule_)) {
             samples_.push_back(make_samples(program, options, source));
             const std::span<const SampleFile> files = samples_.back()->files();
             record_.sources.push_back({source.name, {{0, 0, {files.begin(), files.end()}}}});
             for (std::string& note : samples_.back()->notes()) notes_.push_back(std::move(note));
+            note_copies(record_.sources.back());
         }
-        const std::size_t count = samples_.size();
-        if (!start.record.empty())
-            record_ = go_on(parse_record(start.record, start.path), record_, static_cast<std::uint64_t>(start.position),
-                            options.seed, options.skip_damaged, notes_);
-        find_files(mixture);
-        order_.emplace(record_.order(options.seed));
-        mixed_ = count > 1;
+        check_whole(program);
+    }
+
+    void begin(const DataStart& start) override {
+        seed_ = start.seed.value_or(seed_);
+        record_.pieces = mixture_of(schedule_, cut_.global_rows(), start.step, start.position).pieces;
+        std::vector<std::size_t> places;
+        if (start.record.empty()) {
+            for (std::size_t k = 0; k < samples_.size(); ++k) places.push_back(k);
+        } else {
+            GoneOn on = go_on(parse_record(start.record, start.path), record_,
+                              static_cast<std::uint64_t>(start.position), seed_, restarts_, notes_);
+            record_ = std::move(on.record);
+            places = std::move(on.places);
+        }
+        find_files(places);
+        order_.emplace(record_.order(seed_));
     }
 
     void load(std::int64_t /*step*/, std::int64_t position, std::int64_t micro_step,
@@ -50,7 +62,7 @@ class SampleBatches : public BatchSource {
             const auto behind = std::upper_bound(files.first.begin(), files.first.end(), place.sample);
             const auto file = static_cast<std::size_t>(behind - files.first.begin() - 1);
             source.samples->fill(files.number[file], place.sample - files.first[file],
-                                 mix_bits(place.source) ^ place.draw, row, batch);
+                                 mix_bits(seed_ ^ mix_bits(place.source)) ^ place.draw, row, batch);
         }
         samples_.front()->fill_whole(batch);
     }
@@ -60,7 +72,7 @@ class SampleBatches : public BatchSource {
     }
 
     std::string describe() const override {
-        if (!mixed_) return samples_.front()->describe();
+        if (samples_.size() == 1) return samples_.front()->describe();
         std::string text;
         for (std::size_t k = 0; k < sources_.size(); ++k)
             if (sources_[k].samples != nullptr)
@@ -82,40 +94,60 @@ class SampleBatches : public BatchSource {
         std::vector<Files> epochs;
     };
 
-    void find_files(const Mixture& mixture) {
-        for (std::size_t k = 0; k < record_.sources.size(); ++k) {
-            const DataRecord::Source& recorded = record_.sources[k];
-            OfSource source;
-            const auto is_it = [&](const auto& other) { return other.name == recorded.name; };
-            // Of two with one name the later one is the run's: the other is what it was with other samples.
-            const bool is_last = std::none_of(record_.sources.begin() + static_cast<std::ptrdiff_t>(k) + 1,
-                                              record_.sources.end(), is_it);
-            const auto found = std::find_if(mixture.sources.begin(), mixture.sources.end(), is_it);
-            if (found != mixture.sources.end() && is_last) {
-                source.samples = samples_[static_cast<std::size_t>(found - mixture.sources.begin())].get();
-                for (const DataRecord::Epochs& epochs : recorded.epochs)
-                    source.epochs.push_back(files_of(epochs, *source.samples));
-            }
-            sources_.push_back(std::move(source));
+    void find_files(std::span<const std::size_t> places) {
+        sources_.resize(record_.sources.size());
+        for (std::size_t k = 0; k < places.size(); ++k) {
+            OfSource& source = sources_[places[k]];
+            source.samples = samples_[k].get();
+            std::map<std::string_view, std::vector<std::size_t>> held;
+            for (const SampleFile& file : source.samples->files())
+                held[file.fingerprint].push_back(static_cast<std::size_t>(&file - source.samples->files().data()));
+            for (const DataRecord::Epochs& epochs : record_.sources[places[k]].epochs)
+                source.epochs.push_back(files_of(epochs, held, source.samples->files().size()));
         }
     }
 
-    static Files files_of(const DataRecord::Epochs& epochs, const Samples& samples) {
+    static Files files_of(const DataRecord::Epochs& epochs, std::map<std::string_view, std::vector<std::size_t>> held,
+                          std::size_t none) {
         Files files;
         std::uint64_t first = 0;
-        const std::span<const SampleFile> held = samples.files();
         for (const SampleFile& file : epochs.files) {
-            std::size_t k = files.number.size();  // most often none is between
-            if (k >= held.size() || held[k].name != file.name)
-                k = static_cast<std::size_t>(
-                    std::find_if(held.begin(), held.end(),
-                                 [&](const SampleFile& other) { return other.name == file.name; }) -
-                    held.begin());
-            files.number.push_back(k);  // epochs that are over may have had files that are gone: none is drawn from
+            std::vector<std::size_t>& same = held[file.fingerprint];
+            // Epochs that are over may have had files that are gone: none is drawn from.
+            files.number.push_back(same.empty() ? none : same.front());
+            if (same.size() > 1) same.erase(same.begin());  // copies are taken in turn
             files.first.push_back(first);
             first += file.samples;
         }
         return files;
+    }
+
+    // Files that hold the same are different samples to an epoch.
+    void note_copies(const DataRecord::Source& source) {
+        std::map<std::string_view, const SampleFile*> held;
+        for (const SampleFile& file : source.epochs.front().files) {
+            if (file.samples == 0) continue;
+            const auto [first, is_new] = held.emplace(file.fingerprint, &file);
+            if (!is_new)
+                notes_.push_back(cat("warning: ", source.name, ": ", first->second->name, " and ", file.name,
+                                     " hold the same: an epoch has their samples twice"));
+        }
+    }
+
+    // A batch has rows of several sources, and what has no rows once.
+    void check_whole(const ProgramSpec& program) {
+        const bool has_rows_alone = std::all_of(program.inputs.begin(), program.inputs.end(),
+                                                [](const InputSpec& input) { return input.batched; });
+        if (has_rows_alone || samples_.size() == 1) return;
+        std::vector<std::byte> first(program.bytes_of(Arena::batch)), other(first.size());
+        samples_.front()->fill_whole(first);
+        for (std::size_t k = 1; k < samples_.size(); ++k) {
+            samples_[k]->fill_whole(other);
+            if (first != other)
+                fail(cat(record_.sources[0].name, " and ", record_.sources[k].name,
+                         " have different numbers for the inputs that have no rows, and a batch has rows of both"),
+                     "give them the same ones");
+        }
     }
 
     // "70% ", where there is one mixture in all.
@@ -133,7 +165,9 @@ class SampleBatches : public BatchSource {
     std::vector<OfSource> sources_;  // of the record
     mutable std::optional<RowOrder> order_;
     std::vector<std::string> notes_;
-    bool mixed_ = false;
+    DataSchedule schedule_;
+    bool restarts_;  // epochs that have lost files
+    std::uint64_t seed_;
 };
 
 }  // namespace
@@ -148,8 +182,8 @@ std::unique_ptr<Samples> make_samples(const ProgramSpec& program, const Options&
 }
 
 std::unique_ptr<BatchSource> make_sample_batches(const ProgramSpec& program, const Options& options,
-                                                 const BatchCut& cut, const DataStart& start) {
-    return std::make_unique<SampleBatches>(program, options, cut, start);
+                                                 const BatchCut& cut) {
+    return std::make_unique<SampleBatches>(program, options, cut);
 }
 
 }  // namespace thunder

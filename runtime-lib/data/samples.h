@@ -15,10 +15,12 @@
 
 namespace thunder {
 
+// A file is known by what it holds: its name is for messages, and may be another one when a run goes on.
 struct SampleFile {
-    std::string name;           // without its folder
+    std::string name;
     std::uint64_t size = 0;     // what it holds, whatever samples are made of it: tokens, rows
     std::uint64_t samples = 0;  // that a run takes from it
+    std::string fingerprint{};  // of what it holds, in hexadecimal figures
 };
 
 class Samples {
@@ -29,8 +31,8 @@ class Samples {
     virtual std::span<const SampleFile> files() const = 0;
 
     // Sample `sample` of file `file` becomes row `row` of a micro-batch that is laid out like the batch arena. What is
-    // random of it (a flip) follows from `draw`, which is another number each time that the sample is drawn. Fails with
-    // a message on a number out of range.
+    // random of it (a flip) follows from `draw` alone, which is another number under another seed and each time that
+    // the sample is drawn. Fails with a message on a number out of range.
     virtual void fill(std::size_t file, std::uint64_t sample, std::uint64_t draw, std::int64_t row,
                       std::span<std::byte> batch) = 0;
     // Of the inputs that have no rows.

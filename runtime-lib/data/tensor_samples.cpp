@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "checkpoint/safetensors.h"
+#include "data/fingerprint.h"
 #include "data/npy.h"
 #include "data/samples.h"
 #include "program/inputs.h"
@@ -69,9 +70,7 @@ std::vector<std::string> shards_of(const std::string& path) {
     std::vector<std::string> shards;
     for (const std::string& name : names_in(path)) {
         const std::string inner = join_path(path, name);
-        if (is_folder(inner) && names_in(inner).empty())
-            fail(cat("the folder ", inner, " is empty, or cannot be read"),
-                 "fill it, remove it, or check its permissions");
+        if (is_folder(inner)) check_readable(inner);  // one that is empty has no samples
         if (name.ends_with(".safetensors") || (is_folder(inner) && has_npy(inner))) shards.push_back(inner);
     }
     return shards;
@@ -85,7 +84,7 @@ struct Image {
 class TensorSamples : public Samples {
   public:
     TensorSamples(const ProgramSpec& program, const Options& options, const DataSource& source)
-        : program_(program), options_(options), name_(source.name), key_(philox_key(options.seed, "flip")) {
+        : program_(program), options_(options), name_(source.name) {
         if (options.documents != Options::Documents::join)
             fail_usage(cat("--documents is about tokens, and ", name_, " has tensors"), "leave it away");
         if ((options.flip || !options.normalize.empty()) &&
@@ -93,6 +92,7 @@ class TensorSamples : public Samples {
             fail_usage(cat(options.flip ? "--flip" : "--normalize", " is about images, and ", program.name,
                            " has no input of them (f32 [batch, channels, height, width])"),
                        "leave it away");
+        check_flip();
         for (const std::string& path : source.paths)
             for (const std::string& shard : shards_of(path)) {
                 try {
@@ -111,10 +111,10 @@ class TensorSamples : public Samples {
 
     void fill(std::size_t file, std::uint64_t sample, std::uint64_t draw, std::int64_t row,
               std::span<std::byte> batch) override {
+        constexpr PhiloxKey key = philox_key(0, "flip");
         const bool flipped =
             options_.flip &&
-            (philox({static_cast<std::uint32_t>(draw), static_cast<std::uint32_t>(draw >> 32), 0, 0}, key_)[0] & 1) !=
-                0;
+            (philox({static_cast<std::uint32_t>(draw), static_cast<std::uint32_t>(draw >> 32), 0, 0}, key)[0] & 1) != 0;
         for (const InputSpec& input : program_.inputs) {
             if (!input.batched) continue;
             const std::size_t count =
@@ -148,6 +148,11 @@ class TensorSamples : public Samples {
     std::vector<std::string> notes() const override {
         std::vector<std::string> lines;
         for (const std::string& why : damaged_) lines.push_back(cat("warning: left out: ", why));
+        std::vector<std::string> images;
+        for (const InputSpec& input : program_.inputs)
+            if (is_image(input)) images.emplace_back(input.name);
+        if (images.size() > 1 && !options_.normalize.empty())
+            lines.push_back(cat("warning: --normalize is of all that may be images: ", list_text(images)));
         return lines;
     }
 
@@ -155,6 +160,23 @@ class TensorSamples : public Samples {
     // What --normalize and --flip are about.
     static bool is_image(const InputSpec& input) {
         return input.batched && input.dtype == DType::f32 && input.shape.size() == 4;
+    }
+
+    // What lies on an image has to be mirrored with it, and nobody says what does.
+    void check_flip() const {
+        if (!options_.flip) return;
+        std::vector<std::string> others;
+        const InputSpec* image = nullptr;
+        for (const InputSpec& input : program_.inputs) {
+            if (image == nullptr && is_image(input)) {
+                image = &input;
+            } else if (input.batched && input.shape.size() > 2) {
+                others.push_back(cat(input.name, " ", shape_text(input.shape)));
+            }
+        }
+        if (!others.empty())
+            fail_usage(cat("--flip mirrors ", image->name, ", and ", list_text(others), " may lie on it"),
+                       "leave it away, and mirror samples of both kinds when they are written");
     }
 
     std::uint64_t samples() const {
@@ -166,11 +188,17 @@ class TensorSamples : public Samples {
     void add_shard(const Shard& shard, const std::string& shown) {
         const std::string& path = shard.path;
         std::int64_t rows = -1;
+        std::uint64_t fingerprint = 0;
         for (const InputSpec& input : program_.inputs) {
             const StoredTensor* tensor = shard.find(input.name);
             if (tensor == nullptr) fail_absent(shard, input);
             check(shard, *tensor, input);
-            if (!input.batched) continue;
+            fingerprint = hash_text(cat(input.name, tensor->describe()),
+                                    sampled_hash(tensor->bytes, input.batched ? 16 : 64, fingerprint));
+            if (!input.batched) {
+                check_whole(shard, *tensor, input);
+                continue;
+            }
             if (rows >= 0 && tensor->shape.front() != rows)
                 fail(cat(path, " has ", rows, " samples of ", program_.inputs.front().name, " and ",
                          tensor->shape.front(), " of ", input.name),
@@ -178,7 +206,17 @@ class TensorSamples : public Samples {
             rows = tensor->shape.front();
         }
         if (rows < 0) fail(cat("no input of ", program_.name, " has a row for each sample"), "--feed FILE");
-        shown_.push_back({shown, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(rows)});
+        shown_.push_back({shown, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(rows), hex(fingerprint)});
+    }
+
+    // A batch has rows of several shards, and what has no rows once.
+    void check_whole(const Shard& shard, const StoredTensor& tensor, const InputSpec& input) const {
+        const StoredTensor& first = *shards_.front().find(input.name);
+        if (first.dtype != tensor.dtype ||
+            !std::equal(first.bytes.begin(), first.bytes.end(), tensor.bytes.begin(), tensor.bytes.end()))
+            fail(cat(shards_.front().path, " and ", shard.path, " have different numbers in ", input.name,
+                     ", which is the same for all samples"),
+                 "give them the same ones");
     }
 
     [[noreturn]] void fail_absent(const Shard& shard, const InputSpec& input) const {
@@ -280,7 +318,6 @@ class TensorSamples : public Samples {
     const ProgramSpec& program_;
     Options options_;
     std::string name_;
-    PhiloxKey key_;
     std::vector<Shard> shards_;
     std::vector<SampleFile> shown_;     // of each
     std::vector<std::string> damaged_;  // shards, and in what way
@@ -291,6 +328,9 @@ class TensorSamples : public Samples {
 
 bool holds_tensors(const DataSource& source) {
     const std::string& path = source.paths.front();
+    if (is_file(path) && path.ends_with(".npy"))
+        fail_usage(cat("--data ", path, " is one tensor, and samples have one for each input"),
+                   "name the folder with files of all of them, called INPUT.npy");
     if (!is_folder(path)) return path.ends_with(".safetensors");
     const std::vector<std::string> names = names_in(path);
     const auto is_tokens = [](const std::string& name) { return name.ends_with(".bin"); };

@@ -223,6 +223,10 @@ void TokenFile::release(std::uint64_t first, std::uint64_t count) const {
     file_.release({ids_ + low, high - low});
 }
 
+void TokenFile::release_sections() const {
+    if (version_ > plain_version) file_.release(file_.bytes().subspan(header_bytes + count_ * width_));
+}
+
 std::uint64_t TokenFile::document_end(std::uint64_t i) const {
     return word_at(ends_, i);
 }
@@ -267,6 +271,7 @@ void TokenFile::verify_sections() const {
     sum.add(begin, static_cast<std::size_t>(end - begin));
     bool right = sum.value() == word_at(end, 0);
     for (std::uint64_t i = 0; i < documents_ && right; ++i) right = document_end(i) > (i > 0 ? document_end(i - 1) : 0);
+    release_sections();
     if (!right)
         fail(cat(path(), " is damaged: the ends of its documents and its mask are not what was written"),
              "copy it again, or pack it again");

@@ -77,6 +77,8 @@ class TokenFile {
     // counts as this process's memory.
     void read_at_random() const { file_.read_at_random(); }
     void release(std::uint64_t first, std::uint64_t count) const;
+    // The same of what is behind the ids.
+    void release_sections() const;
 
     // 0 where the file does not say where documents end.
     std::uint64_t documents() const { return documents_; }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "data/corpus.h"
+#include "data/fingerprint.h"
 #include "data/samples.h"
 #include "data/token_file.h"
 #include "data/token_roles.h"
@@ -52,7 +53,7 @@ class TokenSamples : public Samples {
         row_.document.resize(length + 1);
         row_.position.resize(length + 1);
         for (const std::string& path : source.paths)
-            for (const std::string& file : token_files_of(path)) add_file(file, shown_name(source, file), options);
+            for (const ListedFile& file : listed_files_of(path)) add_file(file, shown_name(source, file.path), options);
         std::uint64_t samples = 0;
         for (const SampleFile& file : shown_) samples += file.samples;
         if (samples == 0 && kept_ == Documents::one)
@@ -128,6 +129,10 @@ class TokenSamples : public Samples {
   private:
     using Documents = Options::Documents;
 
+    // Rows read the ends of some twenty documents, and the mask, which are small beside what the system does for a
+    // call.
+    static constexpr std::uint64_t rows_between_releases = 64;
+
     // One row of a micro-batch, and the token behind it, as the file has them.
     struct Row {
         std::uint64_t first = 0;  // in the file
@@ -148,18 +153,22 @@ class TokenSamples : public Samples {
         return count;
     }
 
-    void add_file(const std::string& path, const std::string& name, const Options& options) {
+    void add_file(const ListedFile& given, const std::string& name, const Options& options) {
+        const std::string& path = given.path;
         // One that cannot be opened or mapped now may be whole: it is never left out.
         if (options.skip_damaged) static_cast<void>(MappedFile(path));
         try {
-            files_.emplace_back(path);
+            TokenFile file(path);
+            if (given.listed) check_listed(file, *given.listed);
+            // What is behind the ids is little; ids are looked at as they are read.
+            if (kept_ != Documents::join || file.has_mask()) file.verify_sections();
+            files_.push_back(std::move(file));
         } catch (const Error& error) {
             if (!options.skip_damaged) throw;
             damaged_.push_back(error.message());
             return;
         }
         const TokenFile& file = files_.back();
-        file.read_at_random();
         for (std::size_t i = 0; i < program_.inputs.size(); ++i) {
             const InputSpec& input = program_.inputs[i];
             if (roles_.of[i] != TokenRole::tokens && roles_.of[i] != TokenRole::next_tokens) continue;
@@ -172,7 +181,7 @@ class TokenSamples : public Samples {
         if (kept_ != Documents::join && file.documents() == 0 && file.count() > 0)
             fail(cat(path, " does not say where its documents end"),
                  "thunderc data pack keeps that: pack it again, or leave --documents away");
-        SampleFile shown{.name = name, .size = file.count()};
+        SampleFile shown{.name = name, .size = file.count(), .samples = 0, .fingerprint = hex(file.fingerprint())};
         if (kept_ == Documents::one) {
             shown.samples = choose_documents(file);
         } else if (file.count() > 0) {
@@ -180,6 +189,9 @@ class TokenSamples : public Samples {
             shown.samples = (file.count() - 1) / roles_.length;
         }
         shown_.push_back(std::move(shown));
+        // From here on; what was read so far lies side by side.
+        file.release_sections();
+        file.read_at_random();
     }
 
     // Documents that are rows: those that have something to predict and, where long ones are left out, are no longer
@@ -192,9 +204,6 @@ class TokenSamples : public Samples {
         std::uint64_t begin = 0;
         for (std::uint64_t d = 0; d < file.documents(); ++d) {
             const std::uint64_t end = file.document_end(d), count = end - begin;
-            if (count > file.count() || end > file.count())
-                fail(cat(file.path(), " is damaged: the ends of its documents are not what was written"),
-                     "copy it again, or pack it again");
             begin = end;
             const bool is_long = count > roles_.length + 1;
             if (is_long) ++(skips_long_ ? skipped_ : cut_);
@@ -244,6 +253,7 @@ class TokenSamples : public Samples {
         }
         file.read(row_.first, std::span(row_.ids).first(row_.count));
         file.release(row_.first, row_.count);
+        if (++rows_read_ % rows_between_releases == 0) file.release_sections();
         std::fill(row_.ids.begin() + static_cast<std::ptrdiff_t>(row_.count), row_.ids.end(), 0);
         std::fill(row_.trained.begin(), row_.trained.end(), 1);
         if (file.has_mask())
@@ -313,6 +323,7 @@ class TokenSamples : public Samples {
     std::vector<std::vector<std::uint32_t>> chosen_;  // of each, where a row is a document; empty: all are
     std::vector<std::string> damaged_;                // files, and in what way
     std::uint64_t cut_ = 0, skipped_ = 0;             // documents
+    std::uint64_t rows_read_ = 0;
     Row row_;
     std::vector<std::int64_t> values_;
 };

@@ -269,6 +269,12 @@ std::vector<std::string> names_in(const std::string& folder) {
     return names;
 }
 
+void check_readable(const std::string& folder) {
+    DIR* listing = opendir(folder.c_str());
+    if (listing == nullptr) fail_reading(folder, errno);
+    closedir(listing);
+}
+
 std::string join_path(std::string_view folder, std::string_view name) {
     if (folder.empty()) return std::string(name);
     return cat(folder, folder.back() == '/' ? "" : "/", name);

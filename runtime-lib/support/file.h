@@ -93,6 +93,8 @@ bool is_folder(const std::string& path);
 void make_folders(const std::string& path);
 // Names in a folder, without . and .., sorted; empty where it cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
+// Fails where what a folder holds cannot be told.
+void check_readable(const std::string& folder);
 std::string join_path(std::string_view folder, std::string_view name);
 
 }  // namespace thunder

@@ -32,7 +32,8 @@ void check_files(const Options& o) {
     const std::string init = file_of(o.init);
     std::vector<std::pair<const char*, const std::string*>> read = {
         {"--data-schedule", &o.data_schedule}, {"--feed", &o.feed}, {"--init", &init}, {"--eval-feed", &o.eval_feed}};
-    const std::vector<std::string> data = paths_of(o.data), eval_data = paths_of(o.eval_data);
+    const std::vector<std::string> data = o.data_schedule.empty() ? paths_of(o.data) : paths_of(data_schedule_of(o)),
+                                   eval_data = paths_of(o.eval_data);
     for (const std::string& path : data) read.emplace_back("--data", &path);
     for (const std::string& path : eval_data) read.emplace_back("--eval-data", &path);
     const auto differ = [](const auto& a, const auto& b) {
@@ -56,10 +57,15 @@ void check_data(const Options& o) {
                                                   {"--documents", o.documents != Options::Documents::join},
                                                   {"--normalize", !o.normalize.empty()},
                                                   {"--flip", o.flip},
-                                                  {"--data-errors", o.skip_damaged}};
+                                                  {"--data-errors", o.skip_damaged},
+                                                  {"--change-data", o.change_data}};
     for (const auto& [name, asked] : about)
         if (asked && !given)
             fail_usage(cat(name, " is about --data, and there is none"), "train --help says what there is");
+    for (const auto& [input, role] : o.map)
+        if (role == "documents" && o.documents == Options::Documents::join)
+            fail_usage(cat("--map ", input, "=documents keeps documents apart, and --documents join does not"),
+                       "add --documents separate, or leave it away");
     if (o.skip_long_documents && o.documents != Options::Documents::one)
         fail_usage("--long-documents is about documents that are a row each", "add --documents one, or leave it away");
 }

@@ -75,8 +75,10 @@ void add_data_flags(std::vector<Flag>& flags) {
         };
     };
     add("data", "PATH[:WEIGHT],...",
-        "train on packed token files (thunderc data pack) or on samples in .npy or .safetensors files by the names of "
-        "the inputs: one file or folder; several by commas or several --data, which are one source, or one each with "
+        "train on packed token files (thunderc data pack), or on samples in .safetensors files or folders of .npy "
+        "files "
+        "by the names of the inputs: one file or folder; several by commas or several --data, which are one source, or "
+        "one each with "
         "the part of the rows that it gives: web:0.7,code:0.3",
         [](Options& o, const std::string& value, const Place& place) { add_data(o.data, value, place); });
     add("data-schedule", "FILE",
@@ -100,8 +102,14 @@ void add_data_flags(std::vector<Flag>& flags) {
         "left "
         "divided by STD; by slashes for each channel",
         set_normalize);
-    add("flip", "", "images of --data are mirrored, left and right, at random",
+    add("flip", "",
+        "images of --data are mirrored, left and right, at random; nothing else is, so that labels must not say where "
+        "on the image something lies",
         [](Options& o, const std::string&, const Place&) { o.flip = true; });
+    add("change-data", "",
+        "with --resume: where files of the epoch that is under way are gone or changed, the next one begins there, "
+        "with what there is",
+        [](Options& o, const std::string&, const Place&) { o.change_data = true; });
     add("data-errors", "HOW", "what a damaged file of --data is: refuse, an error, or skip, left out with a warning",
         [](Options& o, const std::string& value, const Place& place) {
             const std::pair<std::string, bool> choices[] = {{"refuse", false}, {"skip", true}};

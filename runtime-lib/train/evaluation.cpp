@@ -80,8 +80,10 @@ EvaluationReport Evaluation::report(const StepNumbers& read, float loss_sum) con
     return report;
 }
 
-std::string Evaluation::describe() const {
-    return cat("evaluates ", batches_, batches_ == 1 ? " batch: " : " batches: ", source_->describe());
+std::vector<std::string> Evaluation::lines() const {
+    std::vector<std::string> lines = source_->notes();
+    lines.push_back(cat("evaluates ", batches_, batches_ == 1 ? " batch: " : " batches: ", source_->describe()));
+    return lines;
 }
 
 }  // namespace thunder

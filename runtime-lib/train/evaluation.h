@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "data/batch_source.h"
 #include "train/batch_loader.h"
@@ -36,7 +38,8 @@ class Evaluation {
     // From what they are behind it, the same on all ranks but for `loss_sum`, which is that of all.
     EvaluationReport report(const StepNumbers& read, float loss_sum) const;
 
-    std::string describe() const;
+    // For the log: what is not as one might think of its data (BatchSource::notes), and what is evaluated.
+    std::vector<std::string> lines() const;
 
   private:
     const ProgramSpec& program_;

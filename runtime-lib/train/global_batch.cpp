@@ -12,7 +12,7 @@ namespace thunder {
 
 void keep_global_batch(Options& options, BatchCut& cut, const ProgramSpec& program,
                        const std::vector<std::string>& checkpoints, Console& console) {
-    if (!options.resume || checkpoints.empty() || options.change_batch) return;
+    if (!options.resume || checkpoints.empty() || options.change_batch || options.eval_only) return;
     const std::string& checkpoint = checkpoints.back();
     const auto made_by = made_by_of(checkpoint, program);
     const auto entry = made_by.find(rows_a_step);

@@ -87,6 +87,7 @@ struct Options {
     std::int64_t grad_accum = 1;
     bool grad_accum_given = false;
     bool change_batch = false;  // a run that goes on may take other numbers of rows
+    bool change_data = false;   // and need not have the files of the epoch that is under way
 
     // what is evaluated, and when
     std::string eval_data, eval_feed;  // one of the two, or neither

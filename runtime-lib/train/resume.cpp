@@ -33,7 +33,17 @@ std::map<std::string, std::string> made_by(const ProgramSpec& program, const Opt
     all.emplace("--min-lr", options.min_lr == options.lr / 10 ? "a tenth of --lr" : cat(options.min_lr));
     all.emplace(rows_a_step, cat(rows));
     all.emplace(batches_from(options), options.feed.empty() ? sample_of_data(options) : sample_of(options.feed));
-    if (options.feed.empty()) all.emplace("--documents", std::string(name_of(options.documents)));
+    if (!options.feed.empty()) return all;
+    all.emplace("--documents", std::string(name_of(options.documents)));
+    all.emplace("--long-documents", options.skip_long_documents ? "skip" : "cut");
+    all.emplace("--flip", options.flip ? "given" : "not given");
+    std::string numbers = options.normalize.empty() ? "not given" : "", roles = options.map.empty() ? "not given" : "";
+    for (const double x : options.normalize) numbers += cat(numbers.empty() ? "" : " ", x);
+    std::map<std::string, std::string> map;  // as token_roles.cpp reads it: of two of one input the first
+    for (const auto& [input, role] : options.map) map.emplace(input, role);
+    for (const auto& [input, role] : map) roles += cat(roles.empty() ? "" : ",", input, "=", role);
+    all.emplace("--normalize", numbers);
+    all.emplace("--map", roles);
     return all;
 }
 
@@ -138,9 +148,14 @@ std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& 
     return notes;
 }
 
+void tell_notes(const std::vector<std::string>& notes, Console& console) {
+    for (const std::string& note : notes) note.starts_with("warning") ? console.alarm(note) : console.line(note);
+}
+
 DataStart data_start_of(const Progress& progress, const std::string& checkpoint) {
     const auto record = progress.made_by.find(data_record);
-    return {progress.step, progress.data_position, record == progress.made_by.end() ? "" : record->second, checkpoint};
+    return {progress.step, progress.data_position, record == progress.made_by.end() ? "" : record->second, checkpoint,
+            progress.seed};
 }
 
 void leave_out_damaged(std::vector<std::string>& checkpoints, const Options& options, Communicator& communicator,

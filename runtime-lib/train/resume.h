@@ -26,6 +26,9 @@ void begin_progress(Progress& progress, const ProgramSpec& program, const Option
 std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& program, const Options& options,
                                          std::int64_t rows);
 
+// Those that are warnings are seen with --quiet as well.
+void tell_notes(const std::vector<std::string>& notes, Console& console);
+
 // Where the data of a run goes on.
 DataStart data_start_of(const Progress& progress, const std::string& checkpoint);
 

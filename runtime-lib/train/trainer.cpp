@@ -187,7 +187,8 @@ struct Trainer::State {
     void prepare() {
         // What is wrong with the batches or with where results go is said before gigabytes are read.
         if (evaluates(options)) evaluation.emplace(program, options, cut);
-        if (!options.eval_only) source = make_batch_source(program, options, cut);
+        if (!options.eval_only) source = open_batch_source(program, options, cut);
+        if (source && !options.resume) source->begin({});
         if (world.is_first())
             for (const std::string& path :
                  {options.save, options.save_ema, options.dump_gradients, options.timeline, options.memory})
@@ -204,10 +205,9 @@ struct Trainer::State {
         waiting.reset();
         scaler.begin(scalars(), progress, average, stream);
         make_narrow_copies(program, arenas, stream);
-        if (evaluation) console.line(evaluation->describe());
+        if (evaluation) tell_notes(evaluation->lines(), console);
         if (options.eval_only) return;
-        for (const std::string& note : source->notes())
-            note.starts_with("warning") ? console.alarm(note) : console.line(note);
+        tell_notes(source->notes(), console);
         if (!progress.made_by.empty() && !source->record().empty()) progress.made_by[data_record] = source->record();
         console.line(cat(source->describe(), "; ", cut.global_rows(), " rows a step",
                          world.is_alone() ? "" : cat(" of ", cut.world, " ranks")));
@@ -239,7 +239,7 @@ struct Trainer::State {
             if (progress.ema == 0) average.begin(arenas.parameters, stream);
             last = last_step(program, options, cut, progress);
             if (options.eval_only) return;
-            source = make_batch_source(program, options, cut, data_start_of(progress, checkpoints.back()));
+            source->begin(data_start_of(progress, checkpoints.back()));
             for (const std::string& line : resume_progress(progress, program, options, cut.global_rows()))
                 console.line(line);
             return;

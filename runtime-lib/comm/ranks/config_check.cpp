@@ -134,6 +134,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
                                {"--warmup", cat(o.warmup)},
                                {"--grad-accum", cat(o.grad_accum)},
                                {"--change-batch", yes(o.change_batch)},
+                               {"--change-data", yes(o.change_data)},
                                {"--checkpoint", o.checkpoint},
                                {"--checkpoint-every", cat(o.checkpoint_every)},
                                {"--resume", yes(o.resume)},

@@ -200,6 +200,9 @@ TEST(OptionsTest, SaysWhatIsWrongWithACommandLine) {
          "INPUT=ROLE: how windows of tokens feed an input: tokens, next_tokens, ones, positions or documents; several "
          "are given "
          "by commas or by several --map"},
+        {{"--data", "d", "--map", "input_ids=documents"},
+         "error: --map input_ids=documents keeps documents apart, and --documents join does not\nhelp: add --documents "
+         "separate, or leave it away"},
         {{"--data", "d", "--map", "ids=ones"},
          "error: --map names ids, which is not an input of tiny\nhelp: the inputs are input_ids"},
         {{"--feed", "f", "--stochastic-rounding"},

@@ -67,8 +67,18 @@ TEST(RowOrderTest, RefusesWeightsThatGiveNoRow) {
               "leave it away");
 }
 
+// What a file holds is its name's and its size's here.
+SampleFile file(const std::string& name, std::uint64_t size, std::uint64_t samples) {
+    return {name, size, samples, cat(name, " ", size)};
+}
+
 DataRecord::Source source(const std::string& name, std::uint64_t samples) {
-    return {name, {{0, 0, {{name + ".bin", 10 * samples, samples}}}}};
+    return {name, {{0, 0, {file(name + ".bin", 10 * samples, samples)}}}};
+}
+
+DataRecord gone_on(const DataRecord& before, const DataRecord& now, std::uint64_t position, std::uint64_t seed,
+                   bool restarts, std::vector<std::string>& notes) {
+    return go_on(before, now, position, seed, restarts, notes).record;
 }
 
 // A run of random worlds and accumulations that is killed at random steps and goes on at others, from the record and
@@ -120,13 +130,13 @@ void run_schedule(std::uint32_t seed) {
         if (random() % 3 == 0) weigh();
         if (random() % 3 == 0) {
             std::vector<SampleFile>& files = now.sources[random() % now.sources.size()].epochs.back().files;
-            files.push_back({cat("more", files.size()), 10, 1 + random() % 9});
+            files.push_back(file(cat(now.sources.size(), "more", files.size()), 10, 1 + random() % 9));
         }
         if (random() % 4 == 0 && now.sources.size() < 4) {
             now.sources.push_back(source(names[now.sources.size()], 1 + random() % 30));
             weigh();
         }
-        record = parse_record(record_text(go_on(record, now, position, seed, false, notes)), "a checkpoint");
+        record = parse_record(record_text(gone_on(record, now, position, seed, false, notes)), "a checkpoint");
     }
     // Each epoch but a source's last one has each of its samples once; the last one has none twice.
     std::map<std::size_t, std::uint64_t> last;
@@ -156,14 +166,17 @@ TEST(RowOrderTest, EverySampleIsTakenOnceAnEpoch) {
 // ------------------------------------------------------------------------------------
 
 DataRecord of_files(const std::vector<SampleFile>& files) {
-    return {{{"corpus", {{0, 0, files}}}}, {{0, {1}}}};
+    DataRecord record{{{"corpus", {{0, 0, {}}}}}, {{0, {1}}}};
+    for (const SampleFile& one : files)
+        record.sources[0].epochs[0].files.push_back(file(one.name, one.size, one.samples));
+    return record;
 }
 
 TEST(DataRecordTest, FilesThatWereAddedCountFromTheNextEpoch) {
     const DataRecord before = of_files({{"a", 40, 4}, {"c", 60, 6}}),
                      now = of_files({{"a", 40, 4}, {"b", 50, 5}, {"c", 60, 6}});
     std::vector<std::string> notes;
-    const DataRecord within = go_on(before, now, 13, 1, false, notes);
+    const DataRecord within = gone_on(before, now, 13, 1, false, notes);
     ASSERT_EQ(within.sources[0].epochs.size(), 2U);
     EXPECT_EQ(within.sources[0].epochs[1].first, 20U);
     EXPECT_EQ(within.sources[0].epochs[1].epoch, 2U);
@@ -171,11 +184,11 @@ TEST(DataRecordTest, FilesThatWereAddedCountFromTheNextEpoch) {
     EXPECT_EQ(notes, std::vector<std::string>{"note: corpus has 1 file more than before: they count from epoch 2 of it "
                                               "on, 7 samples from here"});
     // The same again changes nothing, and is said again; where they are gone before they counted, nothing was.
-    EXPECT_EQ(record_text(go_on(within, now, 15, 1, false, notes)), record_text(within));
-    EXPECT_EQ(record_text(go_on(within, before, 15, 1, false, notes)), record_text(before));
+    EXPECT_EQ(record_text(gone_on(within, now, 15, 1, false, notes)), record_text(within));
+    EXPECT_EQ(record_text(gone_on(within, before, 15, 1, false, notes)), record_text(before));
     // Where an epoch ends, what is there is the next one, whatever it is.
     const DataRecord other = of_files({{"b", 50, 5}});
-    const DataRecord at_end = go_on(before, other, 20, 1, false, notes);
+    const DataRecord at_end = gone_on(before, other, 20, 1, false, notes);
     EXPECT_EQ(at_end.sources[0].epochs.back().epoch, 2U);
     EXPECT_EQ(at_end.sources[0].epochs.back().first, 20U);
     EXPECT_EQ(notes.size(), 2U);  // the one before said it once more
@@ -185,34 +198,34 @@ TEST(DataRecordTest, FilesThatAreGoneWithinAnEpochAreAnError) {
     const DataRecord before = of_files({{"a", 40, 4}, {"c", 60, 6}});
     std::vector<std::string> notes;
     const std::string help =
-        ", and the epoch that the run is in has it\nhelp: put it back as it was; or put what is there under another "
-        "name: a new source begins its epochs anew";
+        ", and the epoch that the run is in has it\nhelp: put it back as it was; or --change-data begins the next "
+        "epoch here, with what there is now";
     EXPECT_EQ(error_of([&] {
-                  go_on(before, of_files({{"a", 40, 4}}), 13, 1, false, notes);
+                  gone_on(before, of_files({{"a", 40, 4}}), 13, 1, false, notes);
               }),
               "error: corpus: c is gone" + help);
     EXPECT_EQ(error_of([&] {
-                  go_on(before, of_files({{"a", 41, 4}, {"c", 60, 6}}), 13, 1, false, notes);
+                  gone_on(before, of_files({{"a", 41, 4}, {"c", 60, 6}}), 13, 1, false, notes);
               }),
-              "error: corpus: a has another length" + help);
-    const DataRecord left = go_on(before, of_files({{"a", 40, 4}}), 13, 1, true, notes);
+              "error: corpus: a is not what it was" + help);
+    const DataRecord left = gone_on(before, of_files({{"a", 40, 4}}), 13, 1, true, notes);
     EXPECT_EQ(left.sources[0].epochs.back().first, 13U);
     EXPECT_EQ(left.sources[0].epochs.back().epoch, 2U);
-    EXPECT_EQ(notes, std::vector<std::string>{"warning: corpus: c is gone: epoch 2 of what is left begins here; of the "
-                                              "one before 7 of 10 samples were not taken"});
+    EXPECT_EQ(notes, std::vector<std::string>{"warning: corpus: c is gone: epoch 2 of what there is begins here; of "
+                                              "the one before 7 of 10 samples were not taken"});
 }
 
 TEST(DataRecordTest, OtherSamplesOfTheSameFilesAreANewSource) {
     const DataRecord before = of_files({{"a", 40, 4}}), now = of_files({{"a", 40, 8}});
     std::vector<std::string> notes;
-    const DataRecord after = go_on(before, now, 5, 1, false, notes);
+    const DataRecord after = gone_on(before, now, 5, 1, false, notes);
     ASSERT_EQ(after.sources.size(), 2U);
     ASSERT_EQ(after.pieces.size(), 2U);
     EXPECT_EQ(after.pieces[1].first, 5U);
     EXPECT_EQ(after.pieces[1].weights, (std::vector<double>{0, 1}));
     EXPECT_EQ(notes.size(), 1U);
     // Which it is from then on.
-    EXPECT_EQ(record_text(go_on(after, now, 9, 1, false, notes)), record_text(after));
+    EXPECT_EQ(record_text(gone_on(after, now, 9, 1, false, notes)), record_text(after));
     EXPECT_EQ(notes.size(), 1U);
 }
 
@@ -221,7 +234,7 @@ TEST(DataRecordTest, AMovedSourceIsTheSame) {
     DataRecord now = before;
     now.sources[0].name = "elsewhere/corpus";
     std::vector<std::string> notes;
-    EXPECT_EQ(record_text(go_on(before, now, 5, 1, false, notes)), record_text(now));
+    EXPECT_EQ(record_text(gone_on(before, now, 5, 1, false, notes)), record_text(now));
 }
 
 // Pieces to come are the new ones; those behind stay, and so does the block that rows are drawn from.
@@ -230,14 +243,14 @@ TEST(DataRecordTest, WeightsChangeFromHereOn) {
     DataRecord now = before;
     now.pieces = {{0, {1, 1}}, {80, {3, 1}}};
     std::vector<std::string> notes;
-    const DataRecord same = go_on(before, before, 40, 1, false, notes);
+    const DataRecord same = gone_on(before, before, 40, 1, false, notes);
     EXPECT_EQ(record_text(same), record_text(before));
-    const DataRecord after = go_on(before, now, 40, 1, false, notes);
+    const DataRecord after = gone_on(before, now, 40, 1, false, notes);
     ASSERT_EQ(after.pieces.size(), 2U);
     EXPECT_EQ(after.pieces[1].first, 80U);
     RowOrder old_order = before.order(1), new_order = after.order(1);
     for (std::uint64_t row = 0; row < 80; ++row) EXPECT_EQ(old_order(row).sample, new_order(row).sample);
-    const DataRecord late = go_on(before, now, 90, 1, false, notes);
+    const DataRecord late = gone_on(before, now, 90, 1, false, notes);
     ASSERT_EQ(late.pieces.size(), 2U);
     EXPECT_EQ(late.pieces[1].first, 90U);
     EXPECT_EQ(late.pieces[1].weights, (std::vector<double>{3, 1}));
@@ -251,6 +264,28 @@ TEST(DataRecordTest, RefusesWhatIsNone) {
     for (const char* text : {"{}", "[]", "{\"sources\":[],\"pieces\":[]}", "{\"sources\":[{\"name\":1,\"epochs\":[]}]}",
                              "{\"sources\":[],\"pieces\":[{\"first\":0,\"weights\":[]}],\"block\":1}"})
         EXPECT_NE(error_of([&] { parse_record(text, "c"); }), "") << text;
+    // Names that are none, and pieces and epochs that do not begin at the begin or do not ascend.
+    DataRecord ascending = of_files({{"a", 40, 4}});
+    ascending.sources[0].epochs.push_back({8, 2, {file("b", 50, 5)}});
+    ascending.pieces.push_back({6, {2}});
+    const std::string right = record_text(ascending);
+    EXPECT_EQ(error_of([&] { parse_record(right, "c"); }), "");
+    for (const auto& [from, to] : {std::pair("[\"a\",", "[1,"),
+                                   {",\"a 40\"]", ",40]"},
+                                   {",\"a 40\"]", "]"},
+                                   {"\"first\":0,\"epoch\":0", "\"first\":1,\"epoch\":0"},
+                                   {"\"first\":0,\"epoch\":0", "\"first\":0,\"epoch\":1"},
+                                   {"\"first\":8,", "\"first\":0,"},
+                                   {"\"epoch\":2", "\"epoch\":0"},
+                                   {"\"first\":0,\"weights\"", "\"first\":1,\"weights\""},
+                                   {"\"first\":6,", "\"first\":0,"},
+                                   {"[2]", "[\"2\"]"},
+                                   {"[2]", "[1e999]"}}) {
+        std::string wrong = right;
+        ASSERT_NE(wrong.find(from), std::string::npos) << from;
+        wrong.replace(wrong.find(from), std::string(from).size(), to);
+        EXPECT_NE(error_of([&] { parse_record(wrong, "c"); }), "") << wrong;
+    }
 }
 
 }  // namespace row_order_test

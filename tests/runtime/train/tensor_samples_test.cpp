@@ -3,6 +3,7 @@
 #include <set>
 
 #include "data/batch_source.h"
+#include "data/mixture.h"
 #include "data/npy.h"
 #include "program_test.h"
 
@@ -206,6 +207,78 @@ TEST_F(TensorSamplesTest, RefusesWhatDoesNotFit) {
     options.documents = Options::Documents::one;
     EXPECT_EQ(error(),
               cat("error: --documents is about tokens, and ", options.data, " has tensors\nhelp: leave it away"));
+}
+
+// What is not an image lies as it lay.
+TEST_F(TensorSamplesTest, OnlyOneImageIsFlipped) {
+    constexpr std::int64_t mask_shape[] = {B, H, W};
+    const InputSpec with_mask[] = {inputs[0], inputs[1], {"mask", DType::i64, mask_shape, 192, 64, true, 2, 0, ""}};
+    program.inputs = with_mask;
+    program.arena_bytes[static_cast<std::size_t>(Arena::batch)] = 256;
+    write_images(false);
+    write_file(path("set/mask.npy"),
+               npy("<i8", "(2, 2, 2)", bytes_of(std::vector<std::int64_t>{0, 1, 0, 0, 1, 1, 0, 0})));
+    options.normalize = {0, 1};
+    EXPECT_EQ(error(), "");
+    options.flip = true;
+    EXPECT_EQ(error(),
+              "error: --flip mirrors pixel_values, and mask [2, 2, 2] may lie on it\nhelp: leave it away, and mirror "
+              "samples of both kinds when they are written");
+    // Two of the shape of images: which is one, nobody says.
+    const InputSpec two[] = {inputs[0], inputs[1], {"target", DType::f32, image_shape, 192, 96, true, -1, 0, ""}};
+    program.inputs = two;
+    write_file(path("set/target.npy"), npy("<f4", "(2, 3, 2, 2)", std::string(96, '\0')));
+    EXPECT_EQ(error(),
+              "error: --flip mirrors pixel_values, and target [2, 3, 2, 2] may lie on it\nhelp: leave it away, and "
+              "mirror samples of both kinds when they are written");
+    options.flip = false;
+    EXPECT_EQ(open()->notes(),
+              std::vector<std::string>{"warning: --normalize is of all that may be images: pixel_values, target"});
+}
+
+// A batch has rows of all shards and sources, and one of what has no rows.
+TEST_F(TensorSamplesTest, WhatHasNoRowsIsTheSameEverywhere) {
+    constexpr std::int64_t offset_shape[] = {3};
+    const InputSpec with_offset[] = {
+        inputs[0], inputs[1], {"offset", DType::f32, offset_shape, 192, 12, false, -1, 0, ""}};
+    program.inputs = with_offset;
+    program.arena_bytes[static_cast<std::size_t>(Arena::batch)] = 256;
+    const auto write = [&](const std::string& name, float offset) {
+        write_tensors(path(name), {floats("pixel_values", {2, C, H, W}, std::vector<float>(24, offset)),
+                                   longs("labels", {2}, {0, 1}), floats("offset", {3}, {0, offset, 2})});
+    };
+    write("set/a.safetensors", 1);
+    write("set/b.safetensors", 1);
+    write("c.safetensors", 1);
+    EXPECT_EQ(error(), "");
+    write("set/b.safetensors", 3);
+    EXPECT_EQ(error(), cat("error: ", options.data, "/a.safetensors and ", options.data,
+                           "/b.safetensors have different numbers in offset, which is the same for all samples\nhelp: "
+                           "give them the same ones"));
+    options.data = cat(path("set/a.safetensors"), ":1,", path("c.safetensors"), ":1");
+    EXPECT_EQ(error(), "");
+    write("c.safetensors", 4);
+    EXPECT_EQ(error(), cat("error: ", path("set/a.safetensors"), " and ", path("c.safetensors"),
+                           " have different numbers for the inputs that have no rows, and a batch has rows of both\n"
+                           "help: give them the same ones"));
+}
+
+TEST_F(TensorSamplesTest, FoldersAreSets) {
+    write_images(false);
+    options.normalize = {0, 1};
+    std::filesystem::create_directory(path("all"));
+    std::filesystem::rename(path("set"), path("all/set"));
+    std::filesystem::create_directory(path("all/empty"));
+    options.data = path("all");
+    EXPECT_EQ(error(), "");
+    // What a shard holds is part of what a checkpoint, and each rank, says of its data.
+    const std::string before = sample_of_data(options);
+    write_file(path("all/set/labels.npy"), npy("<i4", "(2,)", bytes_of<std::int32_t>({1, 0})));
+    EXPECT_NE(sample_of_data(options), before);
+    options.data = path("all/set/labels.npy");
+    EXPECT_EQ(error(), cat("error: --data ", options.data,
+                           " is one tensor, and samples have one for each input\nhelp: name the folder with files of "
+                           "all of them, called INPUT.npy"));
 }
 
 // A whole program, killed and gone on with; read ahead and not.

@@ -421,13 +421,26 @@ TEST_F(MixtureTest, ReadsPathsAndWeights) {
     EXPECT_EQ(error_of([] { parse_mixture("a:-1"); }), "error: the weight of a is -1" + help);
     EXPECT_EQ(error_of([] { parse_mixture("a,,b"); }), "error: --data a,,b names nothing between two commas" + help);
     EXPECT_EQ(error_of([] { parse_mixture("a:1,a:2"); }), "error: --data a:1,a:2 names a twice");
+    EXPECT_EQ(error_of([] { parse_mixture("a:1e200,b:1"); }), "error: the weight of a is 1e200" + help);
+    const std::string twice =
+        " twice\nhelp: leave one away; weights (a.bin:2,b.bin:1) give a file a larger part of the rows";
+    EXPECT_EQ(error_of([] { parse_mixture("a,b,a"); }), "error: --data a,b,a names a" + twice);
+    std::filesystem::create_directory(path("folder"));
+    const std::string named = cat(path("folder"), ",", path("folder/"));
+    EXPECT_EQ(error_of([&] { parse_mixture(named); }), cat("error: --data ", named, " names ", path("folder/"), twice));
 
-    const auto schedule = [&](const std::string& json) {
+    const auto schedule = [&](const std::string& json, std::int64_t step = 0) {
         write_file(path("s.json"), json);
-        return text(read_schedule(path("s.json"), 8, 0, 0));
+        Options options;
+        options.data_schedule = path("s.json");
+        return text(mixture_of(data_schedule_of(options), 8, step, step * 8));
     };
     EXPECT_EQ(schedule(R"([{"step": 0, "data": "a"}, {"step": 10, "data": "a:1,b:1"}, {"row": 99, "data": "b"}])"),
               "a=a b=b | 0 1 0| 80 1 1| 99 0 1");
+    // Whatever it goes on at: of steps that are done nobody knows how many rows they took.
+    const char* both = R"([{"step": 0, "data": "a"}, {"row": 80, "data": "b"}, {"step": 20, "data": "a"}])";
+    EXPECT_EQ(schedule(both), "a=a b=b | 0 1 0| 80 0 1| 160 1 0");
+    EXPECT_EQ(schedule(both, 30), "a=a b=b | 0 1 0| 80 0 1| 81 1 0");
     const auto error = [&](const std::string& json) { return error_of([&] { schedule(json); }); };
     for (const char* wrong :
          {"{}", "[]", "[1]", R"([{"step": 1, "data": "a"}])", R"([{"data": "a"}])", R"([{"step": 0}])",
