@@ -227,7 +227,7 @@ View view_of(const Definitions& definitions, Value v) {
     std::vector<const Op*> chain;
     std::vector<double> factors;
     Value at = v;
-    for (const Op* op = definitions.op(at); op != nullptr; op = definitions.op(at)) {
+    for (const Op* op = definitions.op(at); op != nullptr && !op->operands.empty(); op = definitions.op(at)) {
         Matched ignored;
         double factor = 1;
         if (std::optional<Scaled> s = definitions.scaled(at, ignored)) {
