@@ -52,6 +52,38 @@ TEST_F(Commands, DataWarnsOfTemplatesThatATokenizerDoesNotKnow) {
     EXPECT_TRUE(ran.err.starts_with("warning: the tokenizer has no token <|im_start|>, <|im_end|>: ")) << ran.err;
 }
 
+// An option that no file is asked about is a mistake.
+TEST_F(Commands, DataRefusesOptionsOfOtherFiles) {
+    write("a.txt", "text");
+    write("a.jsonl", "{\"text\": \"a\"}\n");
+    write("n.bin", "abcd");
+    const std::string tokens = "n.bin --format nanogpt --vocab 65536 ";
+    const std::pair<std::string, std::string> refused[] = {
+        {"a.txt --format text --template chatml", "--template is of JSONL"},
+        {tokens + "--template chatml", "--template is of JSONL"},
+        {"a.txt --text-field body", "--text-field is of JSONL"},
+        {"a.jsonl --split-on X", "--split-on is of text"},
+        {tokens + "--split-on X", "--split-on is of text"},
+        {tokens + "--invalid drop", "--invalid is of text or JSONL"},
+        {tokens + "--longest 5", "--longest is of text or JSONL"}};
+    for (const auto& [arguments, message] : refused) {
+        const Ran ran = run("data pack " + arguments + " -o c.bin");
+        EXPECT_EQ(ran.status, 2) << arguments;
+        EXPECT_EQ(ran.err, "error: " + message +
+                               ", and no file is one\nhelp: leave it out, or say with --format what the files hold\n");
+    }
+    // One file that it is of is enough.
+    EXPECT_EQ(run("data pack a.txt a.jsonl --split-on X -o c.bin").status, 0);
+}
+
+// A pipe is read once, and whole.
+TEST_F(Commands, DataPacksAPipe) {
+    ASSERT_EQ(std::system("mkfifo pipe && { printf 'one text' > pipe & }"), 0);
+    const Ran ran = run("data pack pipe -o c.bin");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(contents("c.bin").substr(64), "one text");
+}
+
 TEST_F(Commands, DataPacksShardsAndSaysWhatAMixtureYields) {
     std::string text;
     for (int i = 0; i < 2000; ++i) text += "line " + std::to_string(i) + "\n";
