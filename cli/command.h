@@ -27,6 +27,7 @@ void add_verify(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
+void add_ckpt(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_completion(CLI::App& app, Action& action);
 

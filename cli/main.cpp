@@ -121,6 +121,7 @@ int run(int argc, char** argv, CommandLine& command) {
     add_run(app, action);
     add_data(app, action);
     add_report(app, action);
+    add_ckpt(app, action);
     add_check(app, action);
     add_completion(app, action);
     try {

@@ -169,7 +169,17 @@ bool belongs(const std::string& path, bool trains, bool sharded) {
     if (trains && path.starts_with("comm/") && !sharded)
         return std::find(std::begin(of_one_rank), std::end(of_one_rank), path) != std::end(of_one_rank);
     if (trains) return !path.starts_with("run/");
-    constexpr const char* training[] = {"train/", "watch/", "data/", "comm/", "optim/", "checkpoint/checkpoint."};
+    constexpr const char* training[] = {"train/",
+                                        "watch/",
+                                        "data/",
+                                        "comm/",
+                                        "optim/",
+                                        "checkpoint/checkpoint.",
+                                        "checkpoint/folder.",
+                                        "checkpoint/model_folder.",
+                                        "checkpoint/shares.",
+                                        "checkpoint/stored.",
+                                        "checkpoint/writer."};
     return std::none_of(std::begin(training), std::end(training),
                         [&](const char* prefix) { return path.starts_with(prefix); });
 }

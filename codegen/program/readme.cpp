@@ -246,9 +246,9 @@ std::string ranks_text(const ProgramLayout& layout) {
     else
         out += fmt::format(
             "It runs on {0} ranks, no more and no fewer: {1}. Each works on\nmicro-batches of its own; the loss, the "
-            "gradient and its norm are those of all of them. What one writes, `--save` and\n`--checkpoint`, is as one "
-            "rank "
-            "alone would have written it, and goes on on any number of ranks.\n\n"
+            "gradient and its norm are those of all of them. `--save` writes what one rank\nalone would have written; "
+            "of a checkpoint each rank writes a part, into a folder that all of them see, and any number of ranks "
+            "goes on from it.\n\n"
             "    mpirun -np {0} build/train --data corpus/\n"
             "    srun -n {0} build/train --data corpus/\n\n"
             "INT or TERM to any of the ranks lets all of them end their step and write the checkpoint. Ctrl-C on Open "
@@ -422,7 +422,16 @@ std::string memory_table(const ProgramLayout& layout) {
         total += bytes;
         out += fmt::format("| {} | {} | {} | {} |\n", row.arena, bytes, bytes_text(bytes), row.what);
     }
-    return out + fmt::format("| together | {} | {} | |\n", total, bytes_text(total));
+    out += fmt::format("| together | {} | {} | |\n", total, bytes_text(total));
+    if (!layout.trains()) return out;
+    // A rank copies what it writes: copies of a model share that.
+    const std::int64_t state = m.arena_bytes.at("parameters") + m.arena_bytes.at("optimizer");
+    const std::int64_t copies = std::max<std::int64_t>(m.mesh.replicas, 1);
+    return out + fmt::format(
+                     "\nBeside that, `--checkpoint-every` takes up to {} of the host for a copy that is "
+                     "written in the background\n(`--checkpoint-async off`: none), and `--ema` what the "
+                     "program says when it starts.\n",
+                     bytes_text((state + copies - 1) / copies));
 }
 
 std::string print_readme(const ProgramLayout& layout, const EmitOptions& options) {

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
 
 #include "checkpoint/safetensors.h"
+#include "checkpoint/stored.h"
 #include "optim/rules/info.h"
 #include "support/error.h"
-#include "support/file.h"
 #include "support/philox.h"
 #include "support/text.h"
 #include "train/average.h"
@@ -21,8 +18,8 @@ namespace thunder {
 
 namespace {
 
-constexpr std::string_view format = "thunder-checkpoint";
-constexpr std::int64_t checkpoint_version = 1;
+// Of one file, as earlier programs wrote them; of a folder with a manifest.
+constexpr std::int64_t version_of_one_file = 1, checkpoint_version = 2;
 constexpr std::string_view made_by_prefix = "made_by.", kept_prefix = "kept.";  // of keys in the metadata
 
 // The type of the parameters that train: what it says of a frozen one is in how many digits this program holds it, and
@@ -35,7 +32,7 @@ DType master_dtype(const ProgramSpec& program, const ParameterSpec& parameter) {
 }
 
 // Whether a stored tensor is that of a checkpoint: frozen parameters may be held in other types than they were.
-bool is_stored_as(const StoredTensor& stored, const HeldTensor& tensor) {
+bool is_stored_as(const StoredCheckpoint::Tensor& stored, const HeldTensor& tensor) {
     if (stored.shape != tensor.as.shape) return false;
     return stored.dtype == stored_name(tensor.as.dtype) ||
            (!tensor.parameter->trainable && is_float(tensor.as.dtype) && readable_as(stored.dtype, tensor.as.dtype));
@@ -68,7 +65,119 @@ std::string state_name(const std::string& state, std::string_view parameter) {
 
 constexpr std::string_view average_state = "ema";
 
-// Every tensor of a checkpoint with the arena that it lies in; `average`: that of the average of the weights is one.
+template <typename T>
+T number(const StoredCheckpoint& file, const std::string& key) {
+    T value{};
+    const auto at = file.metadata().find(key);
+    if (at != file.metadata().end()) {
+        const std::string& text = at->second;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (error == std::errc() && end == text.data() + text.size() && value >= T{0}) return value;
+    }
+    throw DamagedFile(cat(file.path(), ": the checkpoint does not say its ", key), "the file is damaged");
+}
+
+bool is_of(const StoredCheckpoint& file, const ProgramSpec& program) {
+    std::uint64_t identity = 0;
+    const std::string text = file.entry("identity");
+    std::from_chars(text.data(), text.data() + text.size(), identity, 16);
+    return identity == program_identity(program);
+}
+
+std::map<std::string, std::string> made_by_in(const StoredCheckpoint& file) {
+    std::map<std::string, std::string> all;
+    for (const auto& [name, value] : file.metadata())
+        if (name.starts_with(made_by_prefix)) all[name.substr(made_by_prefix.size())] = value;
+    return all;
+}
+
+// Says in what the checkpoint's program differs, as far as its tensors tell.
+std::string difference(const StoredCheckpoint& file, const ProgramSpec& program) {
+    const auto mine = [](const ParameterSpec& parameter) {
+        return cat(stored_name(parameter.dtype), " ", shape_text(parameter.shape));
+    };
+    if (const std::string theirs = file.entry("optimizer"); theirs != program.optimizer) {
+        return cat("its optimizer is ", theirs, ", this program's is ", program.optimizer);
+    }
+    for (const ParameterSpec& parameter : program.parameters) {
+        const StoredCheckpoint::Tensor* tensor = file.find(parameter.name);
+        if (tensor == nullptr) return cat("it has no parameter ", parameter.name);
+        if (!is_stored_as(
+                *tensor,
+                {{"", parameter.dtype, {parameter.shape.begin(), parameter.shape.end()}}, &parameter, nullptr})) {
+            return cat("its ", parameter.name, " is ", tensor->describe(), ", this program's is ", mine(parameter));
+        }
+    }
+    for (const StoredCheckpoint::Tensor& tensor : file.tensors()) {
+        const bool known = tensor.name.starts_with("optimizer.") ||
+                           std::any_of(program.parameters.begin(), program.parameters.end(),
+                                       [&](const ParameterSpec& p) { return p.name == tensor.name; });
+        if (!known) return cat("it has a parameter ", tensor.name, ", which this program does not have");
+    }
+    const auto is_codes = [](const StoredCheckpoint::Tensor& tensor) {
+        return tensor.name.starts_with("optimizer.") && tensor.dtype == stored_name(DType::u8);
+    };
+    const bool coded = std::any_of(file.tensors().begin(), file.tensors().end(), is_codes);
+    if (coded != program.coded_states) {
+        return coded ? "its optimizer keeps states of matrices in 8 bits, this program's does not"
+                     : "this program's optimizer keeps states of matrices in 8 bits, which it has not";
+    }
+    for (const StoredCheckpoint::Tensor& tensor : file.tensors()) {
+        if (tensor.name.starts_with(state_name(std::string(average_state), "")) || is_codes(tensor)) continue;
+        if (tensor.name.starts_with("optimizer.") && tensor.dtype != stored_name(program.optimizer_dtype)) {
+            return cat("its optimizer's states are ", tensor.dtype, ", this program's are ",
+                       stored_name(program.optimizer_dtype));
+        }
+    }
+    return "the same parameters are not all trained in both";
+}
+
+// A run that stepped a matrix as a whole has not the states that one by elements goes on with, nor the other way round.
+void check_kept_states(const StoredCheckpoint& file, const ProgramSpec& program, const OptimizerStates& states) {
+    const RuleInfo& rule = rule_of(program);
+    if (!rule.steps_matrices()) return;
+    for (const OptimizerStates::OfParameter& of : states.parameters)
+        for (std::size_t k = 0; k < rule.states.size(); ++k) {
+            if (rule.shape_of_state(k, of.stepped) == rules::StateShape::none ||
+                file.find(state_name(rule.stored_states[k], of.parameter->name)) != nullptr)
+                continue;
+            const bool whole = of.stepped == rules::Stepped::matrix;
+            if (rule.shape_of_state(k, whole ? rules::Stepped::by_element : rules::Stepped::matrix) !=
+                rules::StateShape::none)
+                continue;  // the file is damaged
+            fail(cat(file.path(), " has no ", state_name(rule.stored_states[k], of.parameter->name),
+                     ": the run that wrote it stepped ", of.parameter->name, " as a ",
+                     whole ? "tensor of elements" : "whole matrix"),
+                 cat("go on with --", rule.by_element,
+                     " and --group as that run had them, or start from its parameters with --init"));
+        }
+}
+
+}  // namespace
+
+std::uint64_t program_identity(const ProgramSpec& program) {
+    return hash_text(identity_text(program));
+}
+
+std::string_view compute_type(const ProgramSpec& program) {
+    return name_of(program.compute);
+}
+
+std::map<std::string, std::string> made_by_of(const std::string& path, const ProgramSpec& program) {
+    const StoredCheckpoint file(path);
+    return is_of(file, program) ? made_by_in(file) : std::map<std::string, std::string>{};
+}
+
+std::optional<DamagedFile> damage_of(const std::string& path, const std::function<void()>& on_progress,
+                                     std::size_t first, std::size_t of) {
+    try {
+        StoredCheckpoint(path).verify(on_progress, first, of);
+    } catch (const DamagedFile& error) {
+        return error;
+    }
+    return std::nullopt;
+}
+
 std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingArenas& arenas,
                                    const OptimizerStates& states, const WeightAverage* average) {
     std::vector<HeldTensor> tensors;
@@ -110,235 +219,74 @@ std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingAre
     return tensors;
 }
 
-template <typename T>
-T number(const SafetensorsFile& file, const std::string& key) {
-    T value{};
-    const auto at = file.metadata().find(key);
-    if (at != file.metadata().end()) {
-        const std::string& text = at->second;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (error == std::errc() && end == text.data() + text.size() && value >= T{0}) return value;
-    }
-    throw DamagedFile(cat(file.path(), ": the checkpoint does not say its ", key), "the file is damaged");
-}
-
-std::string entry(const SafetensorsFile& file, const std::string& key) {
-    const auto at = file.metadata().find(key);
-    return at == file.metadata().end() ? "" : at->second;
-}
-
-bool is_of(const SafetensorsFile& file, const ProgramSpec& program) {
-    std::uint64_t identity = 0;
-    const std::string text = entry(file, "identity");
-    std::from_chars(text.data(), text.data() + text.size(), identity, 16);
-    return identity == program_identity(program);
-}
-
-std::map<std::string, std::string> made_by_in(const SafetensorsFile& file) {
-    std::map<std::string, std::string> all;
-    for (const auto& [name, value] : file.metadata())
-        if (name.starts_with(made_by_prefix)) all[name.substr(made_by_prefix.size())] = value;
-    return all;
-}
-
-// Says in what the checkpoint's program differs, as far as its tensors tell.
-std::string difference(const SafetensorsFile& file, const ProgramSpec& program) {
-    const auto mine = [](const ParameterSpec& parameter) {
-        return cat(stored_name(parameter.dtype), " ", shape_text(parameter.shape));
-    };
-    if (const std::string theirs = entry(file, "optimizer"); theirs != program.optimizer) {
-        return cat("its optimizer is ", theirs, ", this program's is ", program.optimizer);
-    }
-    for (const ParameterSpec& parameter : program.parameters) {
-        const StoredTensor* tensor = file.find(parameter.name);
-        if (tensor == nullptr) return cat("it has no parameter ", parameter.name);
-        if (!is_stored_as(
-                *tensor,
-                {{"", parameter.dtype, {parameter.shape.begin(), parameter.shape.end()}}, &parameter, nullptr})) {
-            return cat("its ", parameter.name, " is ", tensor->describe(), ", this program's is ", mine(parameter));
-        }
-    }
-    for (const StoredTensor& tensor : file.tensors()) {
-        const bool known = tensor.name.starts_with("optimizer.") ||
-                           std::any_of(program.parameters.begin(), program.parameters.end(),
-                                       [&](const ParameterSpec& p) { return p.name == tensor.name; });
-        if (!known) return cat("it has a parameter ", tensor.name, ", which this program does not have");
-    }
-    const auto is_codes = [](const StoredTensor& tensor) {
-        return tensor.name.starts_with("optimizer.") && tensor.dtype == stored_name(DType::u8);
-    };
-    const bool coded = std::any_of(file.tensors().begin(), file.tensors().end(), is_codes);
-    if (coded != program.coded_states) {
-        return coded ? "its optimizer keeps states of matrices in 8 bits, this program's does not"
-                     : "this program's optimizer keeps states of matrices in 8 bits, which it has not";
-    }
-    for (const StoredTensor& tensor : file.tensors()) {
-        if (tensor.name.starts_with(state_name(std::string(average_state), "")) || is_codes(tensor)) continue;
-        if (tensor.name.starts_with("optimizer.") && tensor.dtype != stored_name(program.optimizer_dtype)) {
-            return cat("its optimizer's states are ", tensor.dtype, ", this program's are ",
-                       stored_name(program.optimizer_dtype));
-        }
-    }
-    return "the same parameters are not all trained in both";
-}
-
-// A run that stepped a matrix as a whole has not the states that one by elements goes on with, nor the other way round.
-void check_kept_states(const SafetensorsFile& file, const ProgramSpec& program, const OptimizerStates& states) {
-    const RuleInfo& rule = rule_of(program);
-    if (!rule.steps_matrices()) return;
-    for (const OptimizerStates::OfParameter& of : states.parameters)
-        for (std::size_t k = 0; k < rule.states.size(); ++k) {
-            if (rule.shape_of_state(k, of.stepped) == rules::StateShape::none ||
-                file.find(state_name(rule.stored_states[k], of.parameter->name)) != nullptr)
-                continue;
-            const bool whole = of.stepped == rules::Stepped::matrix;
-            if (rule.shape_of_state(k, whole ? rules::Stepped::by_element : rules::Stepped::matrix) !=
-                rules::StateShape::none)
-                continue;  // the file is damaged
-            fail(cat(file.path(), " has no ", state_name(rule.stored_states[k], of.parameter->name),
-                     ": the run that wrote it stepped ", of.parameter->name, " as a ",
-                     whole ? "tensor of elements" : "whole matrix"),
-                 cat("go on with --", rule.by_element,
-                     " and --group as that run had them, or start from its parameters with --init"));
-        }
-}
-
-// Checkpoints with their steps, the oldest first.
-std::vector<std::pair<std::int64_t, std::string>> steps_in(const std::string& folder) {
-    std::vector<std::pair<std::int64_t, std::string>> found;
-    for (const std::string& name : names_in(folder)) {
-        std::int64_t step = 0;
-        const std::string_view prefix = "step-";
-        if (!name.starts_with(prefix)) continue;
-        const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
-        std::string path = join_path(folder, name);
-        if (error == std::errc() && std::string_view(end) == ".safetensors" && is_file(path))
-            found.emplace_back(step, std::move(path));
-    }
-    std::sort(found.begin(), found.end());
-    return found;
-}
-
-}  // namespace
-
-std::uint64_t program_identity(const ProgramSpec& program) {
-    return hash_text(identity_text(program));
-}
-
-std::string_view compute_type(const ProgramSpec& program) {
-    return name_of(program.compute);
-}
-
-std::vector<std::string> checkpoints_in(const std::string& folder) {
-    std::vector<std::string> paths;
-    for (auto& [step, path] : steps_in(folder)) paths.push_back(std::move(path));
-    return paths;
-}
-
-std::map<std::string, std::string> made_by_of(const std::string& path, const ProgramSpec& program) {
-    const SafetensorsFile file(path);
-    return is_of(file, program) ? made_by_in(file) : std::map<std::string, std::string>{};
-}
-
-std::optional<DamagedFile> damage_of(const std::string& path, const std::function<void()>& on_progress) {
-    try {
-        SafetensorsFile(path).verify(on_progress);
-    } catch (const DamagedFile& error) {
-        return error;
-    }
-    return std::nullopt;
-}
-
-void put_aside(const std::string& path) {
-    if (std::rename(path.c_str(), (path + ".damaged").c_str()) != 0) fail_writing(path + ".damaged", errno);
-}
-
-std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
-                             const OptimizerStates& states, const WeightAverage& average, const Progress& progress,
-                             const World& world, Stream& stream) {
-    if (world.is_first()) make_folders(folder);
-    char name[64];
-    std::snprintf(name, sizeof name, "step-%08lld.safetensors", static_cast<long long>(progress.step));
+std::map<std::string, std::string> checkpoint_metadata(const ProgramSpec& program, const WeightAverage& average,
+                                                       const Progress& progress) {
     char identity[32];
     std::snprintf(identity, sizeof identity, "%016llx", static_cast<unsigned long long>(program_identity(program)));
-    std::vector<std::pair<std::string, std::string>> metadata = {{"format", std::string(format)},
-                                                                 {"version", cat(checkpoint_version)},
-                                                                 {"program", std::string(program.name)},
-                                                                 {"identity", identity},
-                                                                 {"optimizer", std::string(program.optimizer)},
-                                                                 {"compute", std::string(compute_type(program))},
-                                                                 {"step", cat(progress.step)},
-                                                                 {"data_position", cat(progress.data_position)},
-                                                                 {"batches", progress.batches},
-                                                                 {"seed", cat(progress.seed)},
-                                                                 {"steps", cat(progress.steps)},
-                                                                 {"warmup", cat(progress.warmup)},
-                                                                 {std::string(checksum_key), ""}};
-    for (const auto& [name, value] : progress.made_by) metadata.emplace_back(cat(made_by_prefix, name), value);
-    for (const auto& [name, value] : progress.kept) metadata.emplace_back(cat(kept_prefix, name), value);
-    if (progress.skipped > 0) metadata.emplace_back("skipped", cat(progress.skipped));
+    std::map<std::string, std::string> metadata = {{"format", std::string(checkpoint_format)},
+                                                   {"version", cat(checkpoint_version)},
+                                                   {"program", std::string(program.name)},
+                                                   {"identity", identity},
+                                                   {"optimizer", std::string(program.optimizer)},
+                                                   {"compute", std::string(compute_type(program))},
+                                                   {"replicas", cat(program.mesh.replicas)},
+                                                   {"shards", cat(program.mesh.shards)},
+                                                   {"step", cat(progress.step)},
+                                                   {"data_position", cat(progress.data_position)},
+                                                   {"batches", progress.batches},
+                                                   {"seed", cat(progress.seed)},
+                                                   {"steps", cat(progress.steps)},
+                                                   {"warmup", cat(progress.warmup)}};
+    for (const auto& [name, value] : progress.made_by) metadata[cat(made_by_prefix, name)] = value;
+    for (const auto& [name, value] : progress.kept) metadata[cat(kept_prefix, name)] = value;
+    if (progress.skipped > 0) metadata["skipped"] = cat(progress.skipped);
     if (progress.loss_scale > 0) {
-        metadata.emplace_back("loss_scale", cat(progress.loss_scale));
-        metadata.emplace_back("loss_scale_good", cat(progress.loss_scale_good));
+        metadata["loss_scale"] = cat(progress.loss_scale);
+        metadata["loss_scale_good"] = cat(progress.loss_scale_good);
     }
-    if (!progress.ema_begun) metadata.emplace_back("ema_begun", "0");
-    const bool averaged = average.decay() > 0;
-    if (averaged) metadata.emplace_back(average_state, cat(average.decay()));
-    std::string path = join_path(folder, name);
-    world.save(path, tensors_of(program, arenas, states, averaged ? &average : nullptr), metadata, stream);
-    return path;
-}
-
-void prune_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t keep_every, std::int64_t spared) {
-    for (const std::string& name : names_in(folder)) {
-        if (name.starts_with("step-") && name.ends_with(".tmp")) unlink(join_path(folder, name).c_str());
-    }
-    if (keep <= 0) return;
-    const auto all = steps_in(folder);
-    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) {
-        const auto& [step, path] = all[i];
-        if (step != spared && (keep_every == 0 || step % keep_every != 0)) unlink(path.c_str());
-    }
+    if (!progress.ema_begun) metadata["ema_begun"] = "0";
+    if (average.decay() > 0) metadata[std::string(average_state)] = cat(average.decay());
+    return metadata;
 }
 
 Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const TrainingArenas& arenas,
                          const OptimizerStates& states, WeightAverage& average, const World& world, Stream& stream) {
-    const SafetensorsFile file(path);
-    if (entry(file, "format") != format)
+    const StoredCheckpoint file(path);
+    if (file.entry("format") != checkpoint_format)
         fail(cat(path, " is not a checkpoint of a training run"), "weights alone are read with --init");
-    if (const auto theirs = number<std::int64_t>(file, "version"); theirs != checkpoint_version) {
-        fail(cat(path, " has version ", theirs, " of the checkpoint format, and this program reads version ",
-                 checkpoint_version),
+    const std::int64_t version = file.is_sharded() ? checkpoint_version : version_of_one_file;
+    if (const auto theirs = number<std::int64_t>(file, "version"); theirs != version) {
+        fail(cat(path, " has version ", theirs, " of the checkpoint format, and this program reads version ", version),
              "go on with the program that wrote it, or start from its parameters with --init");
     }
     if (!is_of(file, program)) {
-        fail(cat(path, " is a checkpoint of another program (", entry(file, "program"),
-                 "): ", difference(file, program)),
-             "go on with the program that wrote it, or start from its parameters with --init");
+        fail(
+            cat(path, " is a checkpoint of another program (", file.entry("program"), "): ", difference(file, program)),
+            "go on with the program that wrote it, or start from its parameters with --init");
     }
     Progress progress{.step = number<std::int64_t>(file, "step"),
                       .data_position = number<std::int64_t>(file, "data_position"),
                       .seed = number<std::uint64_t>(file, "seed"),
-                      .compute = entry(file, "compute"),
-                      .batches = entry(file, "batches")};
-    if (!entry(file, "steps").empty()) progress.steps = number<std::int64_t>(file, "steps");
-    if (!entry(file, "warmup").empty()) progress.warmup = number<std::int64_t>(file, "warmup");
+                      .compute = file.entry("compute"),
+                      .batches = file.entry("batches")};
+    if (!file.entry("steps").empty()) progress.steps = number<std::int64_t>(file, "steps");
+    if (!file.entry("warmup").empty()) progress.warmup = number<std::int64_t>(file, "warmup");
     progress.made_by = made_by_in(file);
     for (const auto& [name, value] : file.metadata())
         if (name.starts_with(kept_prefix)) progress.kept[name.substr(kept_prefix.size())] = value;
-    if (!entry(file, std::string(average_state)).empty())
+    if (!file.entry(std::string(average_state)).empty())
         progress.ema = number<double>(file, std::string(average_state));
-    if (!entry(file, "skipped").empty()) progress.skipped = number<std::int64_t>(file, "skipped");
-    if (!entry(file, "loss_scale").empty()) {
+    if (!file.entry("skipped").empty()) progress.skipped = number<std::int64_t>(file, "skipped");
+    if (!file.entry("loss_scale").empty()) {
         progress.loss_scale = number<double>(file, "loss_scale");
         progress.loss_scale_good = number<std::int32_t>(file, "loss_scale_good");
     }
-    progress.ema_begun = entry(file, "ema_begun").empty();
+    progress.ema_begun = file.entry("ema_begun").empty();
     const bool averaged = progress.ema > 0 && average.decay() > 0;
     const std::vector<HeldTensor> tensors = tensors_of(program, arenas, states, averaged ? &average : nullptr);
     check_kept_states(file, program, states);
     for (const HeldTensor& tensor : tensors) {
-        const StoredTensor* stored = file.find(tensor.as.name);
+        const StoredCheckpoint::Tensor* stored = file.find(tensor.as.name);
         const std::string expected = cat(stored_name(tensor.as.dtype), " ", shape_text(tensor.as.shape));
         if (stored == nullptr)
             throw DamagedFile(cat(path, ": the checkpoint lacks ", tensor.as.name, " ", shape_text(tensor.as.shape)),
@@ -355,7 +303,7 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
         for (std::size_t k = 0; k < std::size(dtype_names); ++k)
             if (stored == dtype_stored_names[k]) progress.rounded_to = dtype_names[k];
     }
-    for (const HeldTensor& tensor : tensors) world.load(file, *file.find(tensor.as.name), tensor, stream);
+    for (const HeldTensor& tensor : tensors) world.load(*file.find(tensor.as.name), tensor, stream);
     if (averaged && progress.ema_begun) average.go_on();
     return progress;
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints: a folder of files step-00001000.safetensors, each one whole: all parameters under their framework names,
-// those that are frozen as well, so that a run goes on without the file that it began with,
-// optimizer state as optimizer.<state>.<parameter>, of the shape that it has, the average of the weights that --ema
-// keeps as optimizer.ema.<parameter>, and in the metadata the step, the position in the data, the seed and what program
-// it belongs to. Sharded checkpoints come behind the same functions.
+// What a checkpoint of a run has: all parameters under their framework names, those that are frozen as well, so that a
+// run goes on without the file that it began with, optimizer state as optimizer.<state>.<parameter>, of the shape that
+// it has, the average of the weights that --ema keeps as optimizer.ema.<parameter>, and in the metadata the step, the
+// position in the data, the seed and what program it belongs to. Where it lies is folder.h's, who writes it writer.h's.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/stored.h"
 #include "support/error.h"
 #include "train/arenas.h"
 #include "train/program.h"
@@ -25,6 +25,9 @@ namespace thunder {
 class Stream;
 class WeightAverage;
 class World;
+
+// In the metadata of a checkpoint, and of a rank's file of one.
+inline constexpr std::string_view checkpoint_format = "thunder-checkpoint", part_format = "thunder-checkpoint-part";
 
 // What a run needs beside its tensors to go on.
 struct Progress {
@@ -66,24 +69,17 @@ std::uint64_t program_identity(const ProgramSpec& program);
 // What products are of: "f32", "bf16", "f16".
 std::string_view compute_type(const ProgramSpec& program);
 
-// The checkpoints in a folder, the oldest first.
-std::vector<std::string> checkpoints_in(const std::string& folder);
+// Reads every `of`-th file of a checkpoint, beginning with the `first`: what says that it is not what was written, as
+// where a disk was full, or a copy did not end; nothing where it is whole. What a whole one is of, read_checkpoint
+// tells. `on_progress` is called now and then.
+std::optional<DamagedFile> damage_of(const std::string& path, const std::function<void()>& on_progress,
+                                     std::size_t first = 0, std::size_t of = 1);
 
-// Reads all of a checkpoint: what says that it is not what was written, as where a disk was full, or a copy did not
-// end; nothing where it is whole. What a whole one is of, read_checkpoint tells. `on_progress` is called now and then.
-std::optional<DamagedFile> damage_of(const std::string& path, const std::function<void()>& on_progress);
-
-// From here on the file is no checkpoint of its folder: it has another name, "step-00000008.safetensors.damaged".
-void put_aside(const std::string& path);
-
-// Writes the next one, atomically, and returns its path. On all ranks, of which the first writes.
-std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
-                             const OptimizerStates& states, const WeightAverage& average, const Progress& progress,
-                             const World& world, Stream& stream);
-
-// Removes all but the newest `keep` and those of steps that `keep_every` divides, and what an interrupted writer left.
-// 0 of `keep`: all stay; of `keep_every`: none but the newest. That of the step `spared` stays.
-void prune_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t keep_every, std::int64_t spared = -1);
+// Every tensor of a checkpoint with the arena that it lies in; null: there is no average of the weights.
+std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingArenas& arenas,
+                                   const OptimizerStates& states, const WeightAverage* average);
+std::map<std::string, std::string> checkpoint_metadata(const ProgramSpec& program, const WeightAverage& average,
+                                                       const Progress& progress);
 
 // Reads what this rank holds of one into the arenas, the average of the weights too where both have one. Another
 // program's is refused with what differs; nothing is changed before all was checked.

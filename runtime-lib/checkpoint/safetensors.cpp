@@ -21,14 +21,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian, and so is this code");
 
-constexpr std::string_view no_checksum = "0000000000000000";
-
-std::string checksum_text(std::uint64_t checksum) {
-    char digits[32];
-    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(checksum));
-    return digits;
-}
-
 constexpr std::size_t max_header = 100'000'000;  // the format's own limit
 
 struct StoredType {
@@ -139,6 +131,12 @@ std::int64_t load_integer(const std::byte* from, std::size_t bytes, bool is_sign
 
 }  // namespace
 
+std::string checksum_text(std::uint64_t checksum) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(checksum));
+    return digits;
+}
+
 std::size_t StoredTensor::elements() const {
     return bytes.size() / stored_size_of(*this);
 }
@@ -211,17 +209,22 @@ void SafetensorsFile::read_header(const std::string& path) {
     sort_by_name();
 }
 
-void SafetensorsFile::verify(const std::function<void()>& on_progress) const {
+std::string SafetensorsFile::checksum() const {
     const auto stored = metadata_.find(std::string(checksum_key));
-    if (stored == metadata_.end()) return;
+    return stored == metadata_.end() ? "" : stored->second;
+}
+
+void SafetensorsFile::verify(const std::function<void()>& on_progress) const {
+    const std::string stored = checksum();
+    if (stored.empty() && !metadata_.contains(std::string(checksum_key))) return;
     const std::span<const std::byte> bytes = file_.bytes();
     std::uint64_t length = 0;
     std::memcpy(&length, bytes.data(), sizeof length);  // read_header looked at it
     const std::span<const std::byte> header = bytes.subspan(sizeof length, length);
     std::string text(reinterpret_cast<const char*>(header.data()), header.size());
-    const std::size_t digits = text.find(cat("\"", checksum_key, "\":\"", stored->second, "\""));
+    const std::size_t digits = text.find(cat("\"", checksum_key, "\":\"", stored, "\""));
     Checksum checksum;
-    if (digits != std::string::npos && stored->second.size() == no_checksum.size()) {
+    if (digits != std::string::npos && stored.size() == no_checksum.size()) {
         text.replace(digits + checksum_key.size() + 4, no_checksum.size(), no_checksum);
         checksum.add(text.data(), text.size());
         constexpr std::size_t at_once = std::size_t{64} << 20;
@@ -231,7 +234,7 @@ void SafetensorsFile::verify(const std::function<void()>& on_progress) const {
             file_.release(part);
             on_progress();
         }
-        if (checksum_text(checksum.value()) == stored->second) return;
+        if (checksum_text(checksum.value()) == stored) return;
     }
     throw DamagedFile(cat(path(), " is damaged: its bytes are not those that were written (their checksum is another)"),
                       "copy or download the file again");
@@ -326,6 +329,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const Te
     file_.write(header.data(), header.size());
     if (checksum_at_ > 0) checksum_.add(header.data(), header.size());
     remaining_ = end;
+    bytes_ = sizeof length + header.size() + end;
 }
 
 void SafetensorsWriter::append(const void* data, std::size_t bytes) {

@@ -26,8 +26,11 @@ class SafetensorsFile : public TensorFile {
     // message. No tensor is read.
     explicit SafetensorsFile(const std::string& path);
 
+    std::uint64_t bytes() const { return file_.bytes().size(); }  // of the whole file
     const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
+    // The one that it was written with, 16 digits; "" where it has none.
+    std::string checksum() const;
     // Reads all of it: whether it is as it was written, where that was with a checksum. Fails as damaged where not.
     // `on_progress` is called for each 64 MiB.
     void verify(const std::function<void()>& on_progress) const;
@@ -58,6 +61,9 @@ struct TensorToWrite {
 // A key of the metadata. Given to a writer, with any value, it becomes the checksum of the header (with as many zeros
 // in its place) and of the tensors, as 16 hexadecimal digits.
 inline constexpr std::string_view checksum_key = "checksum";
+// 16 hexadecimal digits; those that stand where a checksum will be, while it is made.
+std::string checksum_text(std::uint64_t checksum);
+inline constexpr std::string_view no_checksum = "0000000000000000";
 
 // Writes a file whose tensors are appended one after the other, in the order in which they were announced. The file
 // appears when commit() is called; where the disk is full, one message is given and nothing is left.
@@ -69,9 +75,13 @@ class SafetensorsWriter {
     // The next bytes of the tensors, in any portions.
     void append(const void* data, std::size_t bytes);
     void commit();
+    // Behind commit: the checksum that the file was given, and its length.
+    std::uint64_t checksum() const { return checksum_.value(); }
+    std::uint64_t bytes() const { return bytes_; }
 
   private:
     AtomicFile file_;
+    std::uint64_t bytes_ = 0;
     std::size_t remaining_ = 0;
     std::size_t checksum_at_ = 0;  // where its digits stand in the file; 0: it has none
     Checksum checksum_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/torch_file.h"
 #include "program/transfer.h"
 #include "support/error.h"
@@ -37,6 +38,10 @@ std::string without_wrappers(const std::string& name) {
 Weights::Weights(const std::string& path) : path_(path) {
     if (!is_folder(path)) {
         open(path, nullptr);
+        return;
+    }
+    if (is_file(join_path(path, manifest_name))) {
+        open_checkpoint();
         return;
     }
     // What save_pretrained() writes, of now and of before.
@@ -98,6 +103,20 @@ void Weights::open_shards(const std::string& index) {
                      "the folder's files are not of one checkpoint: get the folder again");
         }
     }
+}
+
+void Weights::open_checkpoint() {
+    const Manifest manifest = read_manifest(path_);
+    std::vector<std::set<std::string>> wanted(manifest.files.size());
+    for (const Manifest::Tensor& tensor : manifest.tensors) {
+        if (tensor.name.starts_with("optimizer.")) continue;
+        if (tensor.parts.size() > 1)
+            fail(cat(path_, " has ", tensor.name, " in ", tensor.parts.size(), " parts, as ranks held it"),
+                 cat("put its parameters into one file first: thunderc ckpt convert ", path_,
+                     " -o weights.safetensors"));
+        for (const Manifest::Part& part : tensor.parts) wanted[part.file].insert(tensor.name);
+    }
+    for (std::size_t k = 0; k < wanted.size(); ++k) open(join_path(path_, manifest.files[k].name), &wanted[k]);
 }
 
 // ---- which tensor is which parameter

@@ -18,8 +18,8 @@ namespace thunder {
 
 class Stream;
 
-// The tensors of --init or --in: one file of safetensors or of torch.save, or those that the index of a Hugging Face
-// folder names. "FILE#KEY" is a part of a checkpoint of torch.save.
+// The tensors of --init or --in: one file of safetensors or of torch.save, those that the index of a Hugging Face
+// folder names; or the parameters of a checkpoint's folder. "FILE#KEY" is a part of a checkpoint of torch.save.
 class Weights {
   public:
     explicit Weights(const std::string& path);
@@ -39,6 +39,7 @@ class Weights {
   private:
     void open(const std::string& path, const std::set<std::string>* wanted);
     void open_shards(const std::string& index);
+    void open_checkpoint();
 
     std::string path_;
     std::vector<std::unique_ptr<TensorFile>> files_;

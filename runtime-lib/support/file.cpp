@@ -172,11 +172,7 @@ void AtomicFile::commit() {
     if (fsync(descriptor_) != 0) give_up(errno);
     if (rename(temporary_.c_str(), path_.c_str()) != 0) give_up(errno);
     close(std::exchange(descriptor_, -1));
-    const int folder = open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0) {
-        fsync(folder);
-        close(folder);
-    }
+    sync_folder(folder_of(path_));
 }
 
 void check_writable(const std::string& path) {
@@ -210,6 +206,22 @@ bool same_file(const std::string& a, const std::string& b) {
 
 void make_folders(const std::string& path) {
     new_folders(path);
+}
+
+void sync_folder(const std::string& path) {
+    const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) {
+        if (errno == EACCES) return;  // one that may be written to and not be read
+        fail_writing(path, errno);
+    }
+    const int error = fsync(folder) == 0 ? 0 : errno;
+    close(folder);
+    if (error != 0 && error != EINVAL && error != ENOTSUP) fail_writing(path, error);
+}
+
+void remove_folder(const std::string& path) {
+    for (const std::string& name : names_in(path)) unlink(join_path(path, name).c_str());
+    rmdir(path.c_str());
 }
 
 void check_folder(const std::string& path) {

@@ -91,6 +91,11 @@ bool is_file(const std::string& path);
 bool is_folder(const std::string& path);
 // Makes the folder and those above it that do not exist.
 void make_folders(const std::string& path);
+// What names stand in the folder is on the disk. Fails where that cannot be told, but not on file systems that do not
+// know such a thing.
+void sync_folder(const std::string& path);
+// Removes a folder with the files in it, as far as that can be done; it has no folders.
+void remove_folder(const std::string& path);
 // Names in a folder, without . and .., sorted; empty where it cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
 // Fails where what a folder holds cannot be told.

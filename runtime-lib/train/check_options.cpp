@@ -130,6 +130,9 @@ void check_options(const Options& o, const ProgramSpec& program) {
         fail_usage("--resume needs to know where the checkpoints are", "add --checkpoint DIR");
     if (o.checkpoint_every > 0 && o.checkpoint.empty())
         fail_usage("--checkpoint-every needs a place to write to", "add --checkpoint DIR");
+    if (o.checkpoint_async == Options::Background::on && o.checkpoint_every == 0)
+        fail_usage("--checkpoint-async is about checkpoints that steps go on beside, and there are none",
+                   "add --checkpoint-every N");
     if (o.keep > 0 && o.checkpoint.empty())
         fail_usage("--keep is about checkpoints, and none are written", "add --checkpoint DIR");
     if (o.keep_every > 0 && o.keep == 0)

@@ -2,6 +2,10 @@
 // What is on its way between the host and the device, or from rank to rank, while a run goes on.
 #pragma once
 
+#include <span>
+#include <vector>
+
+#include "checkpoint/writer.h"
 #include "device/stream.h"
 #include "train/ending.h"
 
@@ -29,6 +33,12 @@ struct Joint {
 struct StepOfRank {
     float loss_sum;
     EndRequest end;
+    CheckpointWriter::Told checkpoint;
 };
+inline std::vector<CheckpointWriter::Told> told_of(std::span<const StepOfRank> ranks) {
+    std::vector<CheckpointWriter::Told> all;
+    for (const StepOfRank& rank : ranks) all.push_back(rank.checkpoint);
+    return all;
+}
 
 }  // namespace thunder

@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "device/stream.h"
 #include "support/file.h"
+#include "support/host_memory.h"
 #include "support/text.h"
+#include "watch/console.h"
 
 namespace thunder {
 
@@ -35,15 +38,28 @@ static_assert(std::size(names) == static_cast<std::size_t>(Arena::count));
 
 }  // namespace
 
-std::string memory_text(const ArenaBytes& arenas, std::size_t average) {
-    std::size_t sum = average;
+std::string memory_text(const ArenaBytes& arenas, std::size_t average, std::size_t copies) {
+    std::size_t sum = average + copies;
     std::string parts;
     for (std::size_t i = 0; i < arenas.size(); ++i) {
         sum += arenas[i];
         if (arenas[i] > 0) parts += cat(parts.empty() ? ": " : ", ", names[i].in_messages, " ", bytes_text(arenas[i]));
     }
     if (average > 0) parts += cat(", average of weights ", bytes_text(average));
+    if (copies > 0) parts += cat(", copies for checkpoints ", bytes_text(copies));
     return cat("memory ", bytes_text(sum), parts);
+}
+
+std::size_t bytes_of(const ArenaBytes& arenas) {
+    return std::accumulate(arenas.begin(), arenas.end(), std::size_t{0});
+}
+
+void check_room(Device& device, Console& console, const ArenaBytes& arenas, std::size_t average, std::size_t copies) {
+    const std::string plan = memory_text(arenas, average, copies);
+    console.line(plan);
+    const std::size_t on_device = bytes_of(arenas) + average;
+    device.check_room(on_device + (device.is_gpu() ? 0 : copies), plan, less_memory());
+    if (device.is_gpu()) check_host_memory(host_memory(), copies, plan, "--checkpoint-async off takes no copies");
 }
 
 std::string memory_line(int rank, const MemoryUse& use) {

@@ -14,12 +14,20 @@
 namespace thunder {
 
 class Communicator;
+class Console;
+class Device;
 
-// The planned arenas, and what this run keeps beside them: "memory 5.2 GB: parameters 0.4 GB, ...".
-std::string memory_text(const ArenaBytes& arenas, std::size_t average);
+// The planned arenas, and what this run keeps beside them: "memory 5.2 GB: parameters 0.4 GB, ...". `copies`: of the
+// state, on their way to checkpoints.
+std::string memory_text(const ArenaBytes& arenas, std::size_t average, std::size_t copies);
 
 // Where the arenas of a program say that one lies.
 std::byte** place_of(TrainingArenas& arenas, Arena arena);
+
+std::size_t bytes_of(const ArenaBytes& arenas);
+
+// Says that line, and fails where the device, or the host that has the copies, has not so much left.
+void check_room(Device& device, Console& console, const ArenaBytes& arenas, std::size_t average, std::size_t copies);
 
 // In bytes, of one rank.
 struct MemoryUse {

@@ -229,6 +229,16 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     add("checkpoint", "DIR", "write checkpoints there: at the end, when interrupted, and as --checkpoint-every says",
         text(&Options::checkpoint));
     add("checkpoint-every", "N", "steps between checkpoints", count(&Options::checkpoint_every, 1));
+    add("checkpoint-async", "WHEN",
+        "write --checkpoint-every's checkpoints in the background, from a copy in memory of the host: on, off, or "
+        "auto: "
+        "where that takes, with the rest, no more than half of the memory (default: auto)",
+        [](Options& o, const std::string& value, const Place& place) {
+            using Background = Options::Background;
+            const std::pair<std::string, Background> choices[] = {
+                {"auto", Background::automatic}, {"on", Background::on}, {"off", Background::off}};
+            o.checkpoint_async = choice<Background>(value, place, choices);
+        });
     add("keep", "K", "keep the newest K checkpoints (default: all)", count(&Options::keep, 1));
     add("keep-every", "N", "keep those of steps that N divides as well", count(&Options::keep_every, 1));
     add("resume", "", "go on from the newest checkpoint in --checkpoint that is whole", flag(&Options::resume));

@@ -104,6 +104,7 @@ struct Options {
     std::int64_t keep = 0;              // 0: all
     std::int64_t keep_every = 0;        // those whose step it divides are kept all the same; 0: none
     std::int64_t log_every = 10;        // steps; of lines that a person reads where there is no terminal
+    enum class Background : std::uint8_t { automatic, on, off } checkpoint_async = Background::automatic;
     bool resume = false;
     std::string dump_gradients;
     std::string save, save_ema;

@@ -2,15 +2,18 @@
 #include "train/resume.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "checkpoint/folder.h"
 #include "comm/communicator.h"
 #include "data/fingerprint.h"
 #include "data/mixture.h"
 #include "support/error.h"
+#include "support/philox.h"
 #include "support/text.h"
 #include "train/groups.h"
 #include "train/loss_scaler.h"
@@ -158,34 +161,70 @@ DataStart data_start_of(const Progress& progress, const std::string& checkpoint)
             progress.seed};
 }
 
+namespace {
+
+// What a rank found, as ranks exchange it.
+struct Finding {
+    std::int32_t is_damaged = 0;
+    char message[500] = {}, help[300] = {};
+
+    void set(const DamagedFile& damage) {
+        is_damaged = 1;
+        std::snprintf(message, sizeof message, "%s", damage.message().c_str());
+        std::snprintf(help, sizeof help, "%s", damage.help().c_str());
+    }
+};
+
+// Ranks read a checkpoint's files side by side, where all of them see the same ones.
+std::optional<DamagedFile> damage_found(const std::string& path, Communicator& communicator, const World& world) {
+    const std::uint64_t mine = hash_text(path);
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.world()));
+    communicator.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                            "which checkpoint is looked at");
+    const bool shared = std::all_of(all.begin(), all.end(), [&](std::uint64_t one) { return one == all[0]; });
+    Finding finding;
+    world.together([&] {
+        if (!shared && !world.is_first()) return;
+        const auto damage = damage_of(
+            path, [&] { communicator.note_progress(0); }, shared ? static_cast<std::size_t>(world.rank()) : 0,
+            shared ? all.size() : 1);
+        if (damage) finding.set(*damage);
+    });
+    std::vector<Finding> findings(all.size());
+    communicator.all_gather(std::as_bytes(std::span(&finding, 1)), std::as_writable_bytes(std::span(findings)),
+                            "whether a checkpoint is whole");
+    for (const Finding& one : findings)
+        if (one.is_damaged != 0) return DamagedFile(one.message, one.help);
+    return std::nullopt;
+}
+
+}  // namespace
+
 void leave_out_damaged(std::vector<std::string>& checkpoints, const Options& options, Communicator& communicator,
                        const World& world, Console& console) {
     std::uint64_t left = checkpoints.size();
+    communicator.broadcast(std::as_writable_bytes(std::span(&left, 1)), 0, "how many checkpoints there are");
+    if (!options.resume || left == 0) {
+        checkpoints.resize(std::min<std::size_t>(left, checkpoints.size()));
+        return;
+    }
+    std::optional<DamagedFile> first;
+    for (; left > 0; --left) {
+        const auto damage = damage_found(left <= checkpoints.size() ? checkpoints[left - 1] : "", communicator, world);
+        if (!damage) break;
+        if (!first) first = damage;
+    }
     world.together([&] {
-        if (!options.resume || !world.is_first()) return;
-        std::optional<DamagedFile> first;
-        for (; left > 0; --left) {
-            const auto damage = damage_of(checkpoints[left - 1], [&] { communicator.note_progress(0); });
-            if (!damage) break;
-            if (!first) first = damage;
-        }
-        if (!first) return;
+        if (!world.is_first()) return;
         if (left == 0) throw DamagedFile(*first);
-        console.alarm(cat("warning: ", first->message(), ": the run goes on from ", checkpoints[left - 1]));
+        if (first) console.alarm(cat("warning: ", first->message(), ": the run goes on from ", checkpoints[left - 1]));
+        if (!StoredCheckpoint(checkpoints[left - 1]).has_checksum())
+            console.alarm(cat("warning: ", checkpoints[left - 1],
+                              " was written without a checksum: whether its bytes are as they were is not known"));
         // Nobody takes them for the newest.
         for (std::size_t k = left; !options.eval_only && k < checkpoints.size(); ++k) put_aside(checkpoints[k]);
     });
-    communicator.broadcast(std::as_writable_bytes(std::span(&left, 1)), 0, "which checkpoint is whole");
     checkpoints.resize(std::min<std::size_t>(left, checkpoints.size()));
-}
-
-void lock_checkpoints(std::optional<FolderLock>& lock, const Options& options, const World& world, Console& console) {
-    if (options.checkpoint.empty() || options.eval_only || !world.is_first()) return;
-    check_folder(options.checkpoint);
-    lock.emplace(options.checkpoint);
-    if (const std::string& why = lock->not_locked(); !why.empty())
-        console.line(cat("note: ", options.checkpoint, " cannot be locked (", why,
-                         "): see to it that no other run writes there"));
 }
 
 }  // namespace thunder

@@ -33,12 +33,9 @@ void tell_notes(const std::vector<std::string>& notes, Console& console);
 DataStart data_start_of(const Progress& progress, const std::string& checkpoint);
 
 // A machine that went down, or a disk that loses bytes, may leave the newest checkpoints damaged: with --resume they
-// are left out of the list, and get another name, so that the run goes on from the one before. On all ranks, whatever
-// each was asked for; the first one reads them, for all.
+// are left out of the list, and get another name, so that the run goes on from the one before. One that cannot be
+// verified, since it has no checksum, is told of. On all ranks, which read its files side by side.
 void leave_out_damaged(std::vector<std::string>& checkpoints, const Options& options, Communicator& communicator,
                        const World& world, Console& console);
-
-// From before the folder of checkpoints is looked at until the end nobody else writes there: of the rank that does.
-void lock_checkpoints(std::optional<FolderLock>& lock, const Options& options, const World& world, Console& console);
 
 }  // namespace thunder

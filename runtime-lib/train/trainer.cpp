@@ -6,12 +6,13 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/writer.h"
 #include "comm/communicator.h"
 #include "data/batch_source.h"
 #include "device/team.h"
@@ -20,8 +21,6 @@
 #include "program/weights.h"
 #include "support/clock.h"
 #include "support/error.h"
-#include "support/file.h"
-#include "support/host_memory.h"
 #include "support/text.h"
 #include "train/adapters.h"
 #include "train/average.h"
@@ -63,6 +62,7 @@ struct Trainer::State {
           scaler(program, options),
           bad_steps(options),
           best(options),
+          writer(program, options, *communicator, world, console),
           cut{communicator->world(), communicator->rank(), options.grad_accum, program.batch},
           loader(program, cut) {
         world.together([] {});  // other ranks' command lines are in order
@@ -92,6 +92,7 @@ struct Trainer::State {
         arenas.segments = segments;
         loader.allocate(device);
         for (StepInFlight& in_flight : in_flights) in_flight.memory = device.allocate_staging(2 * step_bytes);
+        writer.allocate(device, arenas, states, average);
     }
 
     // As the program says, but for what this run keeps of matrices that it steps in another way.
@@ -154,7 +155,7 @@ struct Trainer::State {
         last_end = step.ended;
         check_weight(read);
         // Ranks learn in the same step that one of them would end the run.
-        const StepOfRank mine{read.loss_sum, end_request(options, began)};
+        const StepOfRank mine{read.loss_sum, end_request(options, began), writer.told()};
         communicator->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(steps_of_ranks)),
                                  "the step's loss");
         read.loss_sum = 0;
@@ -162,6 +163,7 @@ struct Trainer::State {
             read.loss_sum += rank.loss_sum;
             agreed_end.add(rank.end);
         }
+        writer.hear(told_of(steps_of_ranks));
         StepReport report;
         report.step = read.step;
         report.loss = static_cast<double>(read.loss_sum) * static_cast<double>(read.dloss);
@@ -195,10 +197,7 @@ struct Trainer::State {
                 check_writable(path);
         if (is_narrow(program.compute) && program.providers.products)
             console.line(cat(name_of(program.compute), ": ", device.describe_products_of(program.compute)));
-        const ArenaBytes sizes = arena_sizes();
-        const std::string plan = memory_text(sizes, average.bytes());
-        console.line(plan);
-        device.check_room(std::accumulate(sizes.begin(), sizes.end(), average.bytes()), plan, less_memory());
+        check_room(device, console, arena_sizes(), average.bytes(), writer.staging_bytes());
         allocate();
         start();
         world.on_read({});
@@ -255,20 +254,18 @@ struct Trainer::State {
         average.begin(arenas.parameters, stream);
     }
 
-    void save_checkpoint() {
+    void save_checkpoint(bool waits) {  // waits: no step goes on beside
         agree_on_buffers(program, options, *communicator, arenas.parameters, stream);
-        last_checkpoint =
-            write_checkpoint(options.checkpoint, program, arenas, states, average, progress, world, stream);
-        if (world.is_first()) {
-            if (best.kept_step() == progress.step) best.write(options.checkpoint, last_checkpoint);
-            prune_checkpoints(options.checkpoint, options.keep, options.keep_every, best.kept_step());
-        }
-        console.line(cat("checkpoint ", last_checkpoint));
+        const bool is_best = best.kept_step() == progress.step;
+        last_checkpoint = checkpoint_path(options.checkpoint, progress.step);
+        writer.write(progress, stream, waits || is_best, best.kept_step(), [this, is_best] {
+            if (is_best) best.write(options.checkpoint, last_checkpoint);
+        });
         saved_step = progress.step;
     }
 
     void judge(const EvaluationReport& report) {
-        if (best.add(report, progress) && options.keep_best && saved_step != progress.step) save_checkpoint();
+        if (best.add(report, progress) && options.keep_best && saved_step != progress.step) save_checkpoint(true);
         if (!best.ends_run() || progress.step >= last) return;
         last = progress.step;
         console.line(best.describe());
@@ -279,6 +276,7 @@ struct Trainer::State {
     bool settle() {
         report_steps(0);
         if (!bad_step) return true;
+        writer.finish();
         const std::int64_t bad = *std::exchange(bad_step, std::nullopt);
         const std::int64_t position = progress.data_position - (progress.step - 1 - bad) * cut.global_rows();
         auto made_by = progress.made_by;
@@ -304,8 +302,8 @@ struct Trainer::State {
         mine.average = average.bytes();
         mine.workspace = stream.workspace_bytes();
         for (const auto& other : streams) mine.workspace += other->workspace_bytes();
-        mine.staging += loader.staging_bytes();
         for (const StepInFlight& in_flight : in_flights) mine.staging += in_flight.memory.bytes();
+        mine.staging += loader.staging_bytes() + writer.staging_bytes();
         mine.process_peak = process_peak();
         return mine;
     }
@@ -344,6 +342,7 @@ struct Trainer::State {
     LossScaler scaler;
     BadSteps bad_steps;
     BestEvaluation best;
+    CheckpointWriter writer;
     std::array<Memory, static_cast<std::size_t>(Arena::count)> memory;
     Memory scalar_memory;
     TrainingArenas arenas;
@@ -358,8 +357,7 @@ struct Trainer::State {
     bool weighing = false;            // the weight of the loss is summed: micro-batches will be asked for again
     std::array<StepInFlight, 2> in_flights;
     std::vector<StepOfRank> steps_of_ranks;
-    std::optional<FolderLock> checkpoint_lock;  // of the rank that writes
-    std::vector<std::string> checkpoints;       // that were there at the start, the oldest first
+    std::vector<std::string> checkpoints;  // that were there at the start, the oldest first
     Progress progress;
     EndRequest agreed_end;                 // of ranks
     std::int64_t last = 0;                 // the step before which the run ends
@@ -377,7 +375,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     State& s = *state_;
     std::signal(SIGXFSZ, SIG_IGN);  // a file larger than allowed is an error of that file, with a message
     s.world.check_mesh();
-    s.world.together([&] { lock_checkpoints(s.checkpoint_lock, s.options, s.world, s.console); });
+    s.world.together([&] { s.writer.lock(); });
     if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);
     leave_out_damaged(s.checkpoints, s.options, *s.communicator, s.world, s.console);
     s.world.together([&] { keep_global_batch(s.options, s.cut, program, s.checkpoints, s.console); });
@@ -389,6 +387,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     if (const std::string asked = gpu_options(options); !asked.empty() && !s.device.is_gpu())
         s.console.line(cat("note: ", asked, " ask a GPU, and this program was built for the CPU"));
     s.communicator->watch({s.options.hang_timeout, s.options.chaos, s.options.timeline, caught_signal});
+    s.writer.prepare(s.states, s.average, s.device.is_gpu() ? 0 : bytes_of(s.arena_sizes()) + s.average.bytes());
     s.world.together([&] { s.prepare(); });
     s.first_step = s.reported = s.progress.step;
     s.watch.set_peak(s.device.peak_flops(program.compute));
@@ -396,7 +395,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     const std::string ended = s.best.ends_run() ? s.best.describe() : nothing_left(s.options, s.first_step, s.last);
     if (s.best.ends_run()) s.last = std::min(s.last, s.first_step);
     if (s.first_step >= s.last && !options.eval_only) s.console.line(ended);
-    if (s.bad_steps.goes_back() && s.last_checkpoint.empty() && !options.eval_only) s.save_checkpoint();
+    if (s.bad_steps.goes_back() && s.last_checkpoint.empty() && !options.eval_only) s.save_checkpoint(true);
     catch_signals();
 }
 
@@ -404,7 +403,7 @@ Trainer::~Trainer() {
     // A step that failed leaves collectives behind, which threads go on with: what they add to stays where it is until
     // the process ends (report_error).
     if (std::uncaught_exceptions() == 0 || state_->streams.empty()) return;
-    state_->checkpoint_lock.reset();
+    state_->writer.abandon();
     state_->console.end();
     static_cast<void>(state_.release());
 }
@@ -505,7 +504,7 @@ void Trainer::end_step() {
     const bool saves = s.options.checkpoint_every > 0 && s.progress.step % s.options.checkpoint_every == 0;
     s.report_steps(saves ? 0 : 1);  // a step whose loss is no number is in no checkpoint
     if (s.bad_step) return static_cast<void>(s.settle());
-    if (saves) s.save_checkpoint();
+    if (saves) s.save_checkpoint(s.progress.step >= s.last);
 }
 
 bool Trainer::begin_evaluation() {
@@ -569,7 +568,8 @@ int Trainer::finish() {
     const bool whole = s.progress.step >= s.last;
     const EndRequest end = s.end();
     const bool trained = s.progress.step > s.first_step;
-    if (!s.options.checkpoint.empty() && trained && s.saved_step != s.progress.step) s.save_checkpoint();
+    if (!s.options.checkpoint.empty() && trained && s.saved_step != s.progress.step) s.save_checkpoint(true);
+    s.writer.finish();
     const std::string done = count_text(static_cast<std::uint64_t>(s.progress.step), "step");
     if (end.signal != 0 && !whole) {
         s.communicator->finish();

@@ -87,14 +87,11 @@ Piece World::part_of(const HeldTensor& tensor, int rank) const {
     return part;
 }
 
-std::byte* World::place_of(const HeldTensor& tensor) const {
+std::byte* World::place_of(const HeldTensor& tensor, std::int64_t first) const {
     const auto width = static_cast<std::int64_t>(size_of(tensor.as.dtype));
-    return tensor.arena + (tensor.begins ? *tensor.begins : piece_of(program_, *tensor.parameter, rank_).at * width);
-}
-
-void World::read_part(const HeldTensor& tensor, std::int64_t first, std::span<std::byte> part, Stream& stream) const {
-    const auto width = static_cast<std::int64_t>(size_of(tensor.as.dtype));
-    from_device(part.data(), place_of(tensor) + (first - part_of(tensor, rank_).first) * width, part.size(), stream);
+    std::byte* const begin =
+        tensor.arena + (tensor.begins ? *tensor.begins : piece_of(program_, *tensor.parameter, rank_).at * width);
+    return begin + (first - part_of(tensor, rank_).first) * width;
 }
 
 void World::save(const std::string& path, std::vector<HeldTensor> tensors,
@@ -122,7 +119,8 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
             if (!is_first() && rank_ != holder) continue;
             for (std::int64_t done = 0; done < piece.count; done += at_once) {
                 host.resize(static_cast<std::size_t>(std::min(at_once, piece.count - done)) * width);
-                if (rank_ == holder) read_part(tensor, piece.first + done, host, stream);
+                if (rank_ == holder)
+                    from_device(host.data(), place_of(tensor, piece.first + done), host.size(), stream);
                 if (rank_ == holder && !is_first()) communicator_.send(host, 0, tensor.as.name.c_str());
                 if (is_first() && holder != 0) communicator_.receive(host, holder, tensor.as.name.c_str());
                 if (!is_first()) continue;
@@ -141,7 +139,19 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
 void World::load(const TensorFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const {
     const Piece piece = part_of(tensor, rank_);
     load_elements(file, stored, tensor.as.dtype, static_cast<std::size_t>(piece.first),
-                  static_cast<std::size_t>(piece.count), place_of(tensor), stream);
+                  static_cast<std::size_t>(piece.count), place_of(tensor, piece.first), stream);
+    gets_on();
+}
+
+void World::load(const StoredCheckpoint::Tensor& stored, const HeldTensor& tensor, Stream& stream) const {
+    const Piece piece = part_of(tensor, rank_);
+    for (const StoredCheckpoint::Part& part : stored.parts) {
+        const std::int64_t begin = std::max(piece.first, part.first),
+                           end = std::min(piece.first + piece.count, part.first + part.count);
+        if (begin >= end) continue;
+        load_elements(*part.file, *part.tensor, tensor.as.dtype, static_cast<std::size_t>(begin - part.first),
+                      static_cast<std::size_t>(end - begin), place_of(tensor, begin), stream);
+    }
     gets_on();
     if (on_read_) on_read_(static_cast<std::size_t>(piece.count) * size_of(tensor.as.dtype));
 }

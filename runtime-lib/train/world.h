@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "checkpoint/safetensors.h"
+#include "checkpoint/stored.h"
 #include "comm/communicator.h"
 #include "support/error.h"
 #include "train/options.h"
@@ -78,14 +79,15 @@ class World {
     void on_read(std::function<void(std::size_t)> told) { on_read_ = std::move(told); }
     // Reads what this rank holds of a tensor.
     void load(const TensorFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const;
+    void load(const StoredCheckpoint::Tensor& stored, const HeldTensor& tensor, Stream& stream) const;
 
-  private:
     // What a rank holds of a tensor: `at` is nothing.
     Piece part_of(const HeldTensor& tensor, int rank) const;
-    // Where this rank's part lies.
-    std::byte* place_of(const HeldTensor& tensor) const;
+    // Where element `first` of the tensor lies, which this rank holds.
+    std::byte* place_of(const HeldTensor& tensor, std::int64_t first) const;
+
+  private:
     void end_together(const std::optional<Error>& failure) const;
-    void read_part(const HeldTensor& tensor, std::int64_t first, std::span<std::byte> part, Stream& stream) const;
 
     const ProgramSpec& program_;
     Communicator& communicator_;

@@ -98,7 +98,7 @@ TEST(Bf16, EverythingInBf16Trains) {
     const std::vector<nlohmann::json> steps = read_log(program.file("whole.jsonl"));
     EXPECT_LT(steps.back().at("loss").get<double>(), 0.5 * steps.front().at("loss").get<double>());
     // From the checkpoint in the middle it goes on to the same bits.
-    std::filesystem::remove(program.file("checkpoints/step-00000060.safetensors"));
+    std::filesystem::remove_all(program.file("checkpoints/step-00000060"));
     const Outcome half = program.train(flags + " --checkpoint checkpoints --resume --log half.jsonl");
     ASSERT_EQ(half.status, 0) << half.err;
     EXPECT_EQ(read_log(program.file("half.jsonl")).back().at("loss"), steps.back().at("loss"));
@@ -118,7 +118,7 @@ TEST(Bf16, EverythingInBf16Trains) {
                  random = last_loss(at_random, "random.jsonl");
     EXPECT_LT(before - nearest, 0.2 * (before - random));
     EXPECT_LT(random, before);
-    std::filesystem::remove(program.file("random/step-00000060.safetensors"));
+    std::filesystem::remove_all(program.file("random/step-00000060"));
     EXPECT_EQ(last_loss(at_random + " --resume", "random.jsonl"), random);
 }
 

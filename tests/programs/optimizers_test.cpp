@@ -14,6 +14,7 @@
 #include <regex>
 #include <sstream>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "optim/rules/info.h"
 #include "tests/programs/generated_program.h"
@@ -195,8 +196,9 @@ class Swept {
 
     // Whether a checkpoint has something in another type than f32 of what the optimizer keeps.
     bool keeps_narrow_states() const {
-        const thunder::SafetensorsFile file((program_.file("kept") / checkpoint_of(middle)).string());
-        return std::any_of(file.tensors().begin(), file.tensors().end(), [](const thunder::StoredTensor& t) {
+        const thunder::Manifest manifest =
+            thunder::read_manifest((program_.file("kept") / checkpoint_of(middle)).string());
+        return std::any_of(manifest.tensors.begin(), manifest.tensors.end(), [](const thunder::Manifest::Tensor& t) {
             return t.name.starts_with("optimizer.") && t.dtype != "F32";
         });
     }
@@ -205,11 +207,11 @@ class Swept {
     static constexpr std::int64_t many_steps = 14;
     static constexpr const char* too_large = "dynamic --loss-scale-start 16777216 --loss-scale-interval 100";
 
-    static std::string checkpoint_of(int step) { return "step-0000000" + std::to_string(step) + ".safetensors"; }
+    static std::string checkpoint_of(int step) { return "step-0000000" + std::to_string(step); }
     void take_checkpoint(const Swept& from, int step) const {
         fs::remove_all(program_.file("half"));
         fs::create_directory(program_.file("half"));
-        fs::copy_file(from.program_.file("kept") / checkpoint_of(step), program_.file("half") / checkpoint_of(step));
+        fs::copy(from.program_.file("kept") / checkpoint_of(step), program_.file("half") / checkpoint_of(step));
     }
 
     static std::string as_recorded() {

@@ -99,8 +99,8 @@ TEST(Lora, TrainsAsPyTorchDoes) {
     EXPECT_NE(said.err.find("dyn.logits: 5680 parameters, of which 224 train, "), std::string::npos) << said.err;
 
     // A checkpoint goes on by itself: what it began with is not read again.
-    for (const char* name : {"step-00000004.safetensors", "step-00000005.safetensors"})
-        std::filesystem::remove(program.file("kept") / name);
+    for (const char* name : {"step-00000004", "step-00000005"})
+        std::filesystem::remove_all(program.file("kept") / name);
     const Outcome again =
         program.train(run + " --init nowhere.safetensors --checkpoint kept --resume --save resumed.safetensors");
     ASSERT_EQ(again.status, 0) << again.err;
@@ -147,8 +147,8 @@ TEST(Lora, InBf16HoldsWhatIsFrozenAsProductsReadIt) {
     EXPECT_LE(memory.at("gradients").get<int>(), 256 * 4);  // each tensor of two layers begins at 32 elements
     EXPECT_EQ(memory.at("narrow_copies").get<int>() * 4, memory.at("optimizer").get<int>());
 
-    for (const char* name : {"step-00000004.safetensors", "step-00000005.safetensors"})
-        std::filesystem::remove(program.file("kept") / name);
+    for (const char* name : {"step-00000004", "step-00000005"})
+        std::filesystem::remove_all(program.file("kept") / name);
     Outcome again = program.train(run + " --checkpoint kept --resume --save resumed.safetensors");
     ASSERT_EQ(again.status, 0) << again.err;
     EXPECT_EQ(read_file(program.file("resumed.safetensors")), read_file(program.file("after.safetensors")));
@@ -163,8 +163,7 @@ TEST(Lora, InBf16HoldsWhatIsFrozenAsProductsReadIt) {
         const Outcome first = from->train(run + " --steps 5 --checkpoint first --checkpoint-every 2");
         ASSERT_EQ(first.status, 0) << first.err;
         std::filesystem::create_directory(to.file("theirs"));
-        std::filesystem::copy_file(from->file("first") / "step-00000002.safetensors",
-                                   to.file("theirs") / "step-00000002.safetensors");
+        std::filesystem::copy(from->file("first") / "step-00000002", to.file("theirs") / "step-00000002");
         again = spoken(to, run + " --checkpoint theirs --resume --log theirs.jsonl");
         ASSERT_EQ(again.status, 0) << again.err;
         EXPECT_NE(again.err.find("note: the checkpoint is of a program with products of "), std::string::npos);

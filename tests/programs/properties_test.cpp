@@ -30,7 +30,7 @@ TEST(Resume, IsTheUninterruptedRun) {
     ASSERT_EQ(whole.status, 0) << whole.err;
     const Outcome half = program.train(flags + "--log half.jsonl --checkpoint checkpoints --checkpoint-every 7");
     ASSERT_EQ(half.status, 0) << half.err;
-    ASSERT_TRUE(fs::remove(program.file("checkpoints/step-00000012.safetensors")));
+    ASSERT_GT(fs::remove_all(program.file("checkpoints/step-00000012")), 0U);
     const Outcome rest =
         program.train(flags + "--log half.jsonl --checkpoint checkpoints --resume --save rest.safetensors");
     ASSERT_EQ(rest.status, 0) << rest.err;

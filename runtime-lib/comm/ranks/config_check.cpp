@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
 #include "data/fingerprint.h"
 #include "data/mixture.h"
 #include "program/weights.h"
@@ -70,11 +71,6 @@ std::string sample_of_tensors(const std::string& path) {
     return cat(count_text(weights.all().size(), "tensor"), ", ", hex(hash));
 }
 
-std::string sample_of_checkpoint(const std::string& path) {
-    if (path.empty()) return "";
-    return cat(path.substr(path.rfind('/') + 1), ", ", sample_of(path), ", ", sample_of_tensors(path));
-}
-
 // All of a file, eight bytes at a time: some gigabytes a second.
 std::string hash_of(const std::string& path) {
     const MappedFile file(path);
@@ -86,6 +82,14 @@ std::string hash_of(const std::string& path) {
         hash ^= hash >> 32U;
     }
     return hex(hash_text({reinterpret_cast<const char*>(rest.data()), rest.size()}, hash));
+}
+
+std::string sample_of_checkpoint(const std::string& path) {
+    if (path.empty()) return "";
+    const std::string name = path.substr(path.rfind('/') + 1), manifest = join_path(path, manifest_name);
+    // A manifest has the checksums of all bytes.
+    if (is_folder(path)) return cat(name, ", ", is_file(manifest) ? hash_of(manifest) : "");
+    return cat(name, ", ", sample_of(path), ", ", sample_of_tensors(path));
 }
 
 std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& program, const Options& o,

@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "checkpoint/folder.h"
 #include "ranks_test.h"
 
 namespace thunder {
@@ -224,10 +225,11 @@ TEST_F(FailuresTest, RanksThatSeeOtherFilesAreRefused) {
     expect_success(shell(cat("cd first && ", PROGRAMS, "/words_train ", flags,
                              "--steps 2 --checkpoint kept --checkpoint-every 1 --save after.safetensors")));
     std::filesystem::create_directory(path("second/kept"));
-    const std::string before = "kept/step-00000001.safetensors", last = "kept/step-00000002.safetensors";
+    const std::string before = "kept/step-00000001", last = "kept/step-00000002";
     const auto give = [&](const std::string& name) {
-        std::filesystem::copy_file(path("first/" + name), path("second/" + name),
-                                   std::filesystem::copy_options::overwrite_existing);
+        std::filesystem::copy(
+            path("first/" + name), path("second/" + name),
+            std::filesystem::copy_options::overwrite_existing | std::filesystem::copy_options::recursive);
     };
     give(before);
     const std::string resume = "--steps 4 --checkpoint kept --resume";
@@ -235,18 +237,23 @@ TEST_F(FailuresTest, RanksThatSeeOtherFilesAreRefused) {
     EXPECT_EQ(outcome.status, 1);
     EXPECT_TRUE(said(outcome.err)
                     .starts_with("error: rank 1 differs from rank 0 in the checkpoint that it goes on from: "
-                                 "step-00000001.safetensors, "))
+                                 "step-00000001, "))
         << outcome.err;
     // One of the same name, from another run.
-    std::filesystem::copy_file(path("second/" + before), path("second/" + last));
+    std::filesystem::copy(path("second/" + before), path("second/" + last));
     outcome = apart(resume);
     EXPECT_EQ(outcome.status, 1);
     EXPECT_TRUE(said(outcome.err)
                     .starts_with("error: rank 1 differs from rank 0 in the checkpoint that it goes on from: "
-                                 "step-00000002.safetensors, "))
+                                 "step-00000002, "))
         << outcome.err;
     give(last);
-    expect_success(apart(resume));
+    // Ranks write into one folder: where they do not see the same one, the run ends before its first step.
+    outcome = apart(resume);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(said(outcome.err),
+              "rank 1: error: what rank 0 wrote into the folder kept is not there\nhelp: ranks write their parts of a "
+              "checkpoint into one folder: name one that all hosts share\n");
 
     give("after.safetensors");
     std::string bytes = read_file(path("second/after.safetensors"));
@@ -375,9 +382,7 @@ TEST_F(FailuresTest, ASignalToOneRankEndsAllAfterTheSameStep) {
                   });
     EXPECT_EQ(outcome.status, 128 + SIGTERM) << outcome.err;
     const auto steps = read_log("run.jsonl").size();
-    EXPECT_TRUE(
-        std::filesystem::exists(path(cat("kept/step-", digits("%08.0f", static_cast<double>(steps)), ".safetensors"))))
-        << steps;
+    EXPECT_TRUE(std::filesystem::exists(path(step_in("kept", static_cast<int>(steps))))) << steps;
     expect_success(run("words_train", "--feed feed.safetensors --steps 0 --checkpoint kept --resume --quiet"));
 }
 
@@ -400,10 +405,7 @@ TEST_F(FailuresTest, AnyRankMayDieAtAnyMoment) {
         EXPECT_LT(seconds_since(start), 30) << milliseconds;  // the bound that is promised
         EXPECT_NE(outcome.status, 0) << milliseconds;
         const std::string go_on = "--feed feed.safetensors --steps 0 --checkpoint kept --quiet";
-        const auto kept = files();
-        const bool any = std::any_of(kept.begin(), kept.end(), [](const std::string& name) {
-            return name.starts_with("kept/step-") && name.ends_with(".safetensors");
-        });
+        const bool any = !checkpoints_in(path("kept")).empty();
         if (any) expect_success(run("words_train", go_on + " --resume"));
     }
 }

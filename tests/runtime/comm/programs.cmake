@@ -34,6 +34,11 @@ if(TARGET thunder_comm_mpi)
     target_compile_definitions(runtime_comm_tests PRIVATE PROGRAMS="${CMAKE_CURRENT_BINARY_DIR}" MPIRUN="${MPIRUN}")
     target_include_directories(runtime_comm_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/../train")
 
+    if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # as in tests/runtime/train
+        add_dependencies(runtime_comm_tests failing_calls)
+        target_compile_definitions(runtime_comm_tests PRIVATE FAILING_CALLS="$<TARGET_FILE:failing_calls>")
+    endif()
+
     # NCCL's side on the host: its header and CUDA's are what this needs, and a stub is what it calls.
     find_path(NCCL_INCLUDE_DIR nccl.h HINTS /usr/local/cuda/include)
     find_path(CUDART_INCLUDE_DIR cuda_runtime_api.h HINTS /usr/local/cuda/include)

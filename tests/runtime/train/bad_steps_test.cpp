@@ -3,6 +3,7 @@
 // back, what it would have been from the checkpoint on with the data behind them.
 #include "train/bad_steps.h"
 
+#include "checkpoint/folder.h"
 #include "data/token_file.h"
 #include "program_test.h"
 
@@ -158,18 +159,10 @@ TEST(BadStepsMedian, IsThatOfTheWindow) {
 // ---- back to a checkpoint ------------------------------------------------------------------------------------------
 
 // The checkpoint of this step, as if it had been at another place in the data.
-void move_in_data(const std::string& file, std::int64_t position) {
-    const std::string bytes = read_file(file);
-    std::uint64_t length = 0;
-    std::memcpy(&length, bytes.data(), sizeof length);
-    const std::string tensors = bytes.substr(sizeof length + length);
-    nlohmann::ordered_json header = nlohmann::ordered_json::parse(bytes.substr(sizeof length, length));
-    header.at("__metadata__").at("data_position") = std::to_string(position);
-    header.at("__metadata__").erase("checksum");  // which would be another
-    std::string text = header.dump();
-    text.resize((text.size() + 7) / 8 * 8, ' ');
-    length = text.size();
-    write_file(file, std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + tensors);
+void move_in_data(const std::string& checkpoint, std::int64_t position) {
+    Manifest manifest = read_manifest(checkpoint);
+    manifest.metadata.at("data_position") = std::to_string(position);
+    seal(checkpoint, manifest);
 }
 
 TEST_F(BadStepsTest, ARunThatWentBackIsOneThatLeftTheDataOut) {
@@ -187,9 +180,7 @@ TEST_F(BadStepsTest, ARunThatWentBackIsOneThatLeftTheDataOut) {
     const std::vector<std::string> told = events("a.jsonl");
     ASSERT_EQ(told.size(), 1U) << "that of the step itself is behind the checkpoint, and gone";
     long long back = -1, bad = -1, rows = -1;
-    ASSERT_EQ(
-        std::sscanf(told[0].c_str(), "back to a/step-%lld.safetensors after step %lld: %lld rows", &back, &bad, &rows),
-        3)
+    ASSERT_EQ(std::sscanf(told[0].c_str(), "back to a/step-%lld after step %lld: %lld rows", &back, &bad, &rows), 3)
         << told[0];
     ASSERT_GE(bad, 3);  // there is a checkpoint before it
     ASSERT_LT(bad, 16);
@@ -205,11 +196,9 @@ TEST_F(BadStepsTest, ARunThatWentBackIsOneThatLeftTheDataOut) {
     expect_success(
         run("words_train", cat("--init weights.safetensors --quiet --data corpus.bin --steps 16 --on-nan skip ", flags,
                                "--checkpoint b --checkpoint-every 3")));
-    for (const std::string& name : files())
-        if (name.starts_with("b/") &&
-            name > cat("b/", digits("step-%08.0f", static_cast<double>(back)), ".safetensors"))
-            std::filesystem::remove(path(name));
-    move_in_data(path(cat("b/", digits("step-%08.0f", static_cast<double>(back)), ".safetensors")), (bad + 1) * 4);
+    for (const std::string& checkpoint : checkpoints_in(path("b")))
+        if (checkpoint > path(step_in("b", static_cast<int>(back)))) std::filesystem::remove_all(checkpoint);
+    move_in_data(path(step_in("b", static_cast<int>(back))), (bad + 1) * 4);
     expect_success(
         run("words_train", cat("--init weights.safetensors --quiet --data corpus.bin --steps 16 --on-nan skip ", flags,
                                "--checkpoint b --resume --save b.all")));
@@ -273,9 +262,8 @@ TEST_F(BestTest, TheCheckpointOfTheLowestLossIsKept) {
     EXPECT_EQ(told.at("step"), best.first);
     EXPECT_NEAR(told.at("eval_loss").get<double>(), best.second, 1e-8);
     const std::string name = told.at("checkpoint");
-    EXPECT_EQ(name, digits("step-%08.0f", static_cast<double>(best.first)) + ".safetensors");
-    EXPECT_EQ(files(), (std::vector<std::string>{"a.jsonl", "c/best.json", "c/" + name, "c/step-00000040.safetensors",
-                                                 "constants.safetensors", "feed.safetensors", "other.safetensors"}));
+    EXPECT_EQ("c/" + name, step_in("c", static_cast<int>(best.first)));
+    EXPECT_EQ(checkpoints_in(path("c")), (std::vector<std::string>{path("c/" + name), path("c/step-00000040")}));
     // It is the one that has this loss.
     const Outcome again = run("words_train", "--init c/" + name + " --eval-feed other.safetensors --eval-only --quiet");
     EXPECT_NEAR(nlohmann::json::parse(again.out).at("eval_loss").get<double>(), best.second, 1e-6 * best.second);

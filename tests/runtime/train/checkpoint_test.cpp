@@ -2,6 +2,7 @@
 // Checkpoints: a run that goes on is the run that was never interrupted, bit for bit; what does not belong is refused.
 #include <cmath>
 
+#include "checkpoint/folder.h"
 #include "data/token_file.h"
 #include "program_test.h"
 #include "support/file.h"
@@ -10,13 +11,6 @@ namespace thunder {
 namespace checkpoint_test {
 
 const std::string flags = "--feed feed.safetensors --steps 8 --lr 0.1 --warmup 3 --seed 4 --quiet";
-
-// What a file that is edited by hand is: one without a checksum, as those of earlier programs are.
-std::string without_checksum(std::string file) {
-    const std::size_t key = file.find("\"checksum\":");
-    EXPECT_NE(key, std::string::npos);
-    return file.replace(key, 10, "\"no_check\"");
-}
 
 class CheckpointTest : public ProgramTest {
   protected:
@@ -33,10 +27,10 @@ TEST_F(CheckpointTest, AResumedRunIsTheUninterruptedOne) {
     expect_success(run("words_train",
                        averaged + " --log whole.jsonl --save whole.safetensors --save-ema whole_average.safetensors"));
     expect_success(run("words_train", averaged + " --log run.jsonl --checkpoint c --checkpoint-every 3"));
-    EXPECT_EQ(std::filesystem::exists(path("c/step-00000003.safetensors")), true);
-    const std::string last = read_file(path("c/step-00000008.safetensors"));
+    EXPECT_EQ(std::filesystem::exists(path("c/step-00000003")), true);
+    const std::string last = read_file(path("c/step-00000008/rank-00000.safetensors"));
     // As if the machine had gone down in step 7, after the log's line of step 6 and half of the next.
-    std::filesystem::remove(path("c/step-00000008.safetensors"));
+    std::filesystem::remove_all(path("c/step-00000008"));
     const std::string log = read_file(path("run.jsonl"));
     const std::size_t seven = log.find("{\"step\":7");
     write_file(path("run.jsonl"), log.substr(0, seven + 20));
@@ -46,7 +40,7 @@ TEST_F(CheckpointTest, AResumedRunIsTheUninterruptedOne) {
                            "--save-ema resumed_average.safetensors"));
     EXPECT_EQ(read_file(path("resumed.safetensors")), read_file(path("whole.safetensors")));
     EXPECT_EQ(read_file(path("resumed_average.safetensors")), read_file(path("whole_average.safetensors")));
-    EXPECT_EQ(read_file(path("c/step-00000008.safetensors")), last);
+    EXPECT_EQ(read_file(path("c/step-00000008/rank-00000.safetensors")), last);
     EXPECT_EQ(without_times(read_file(path("run.jsonl"))), without_times(read_file(path("whole.jsonl"))));
 }
 
@@ -58,28 +52,31 @@ TEST_F(CheckpointTest, TheOrderOfTheDataGoesOn) {
         "--data corpus.bin --steps 30 --lr 0.1 --quiet";  // 83 windows, 120 rows: into the second epoch
     expect_success(run("words_train", data + " --seed 4 --log whole.jsonl"));
     expect_success(run("words_train", data + " --seed 4 --log run.jsonl --checkpoint c --checkpoint-every 10"));
-    for (const char* name : {"c/step-00000020.safetensors", "c/step-00000030.safetensors"})
-        std::filesystem::remove(path(name));
+    for (const char* name : {"c/step-00000020", "c/step-00000030"}) std::filesystem::remove_all(path(name));
     // The seed is the checkpoint's: it is not named again.
     expect_success(run("words_train", data + " --log run.jsonl --checkpoint c --resume"));
     EXPECT_EQ(without_times(read_file(path("run.jsonl"))), without_times(read_file(path("whole.jsonl"))));
     // Another batch on each rank, the same steps: a checkpoint belongs to the parameters, not to how rows are cut.
-    std::filesystem::remove(path("c/step-00000030.safetensors"));
+    std::filesystem::remove_all(path("c/step-00000030"));
     expect_success(run("words_half_train", data + " --grad-accum 2 --log run.jsonl --checkpoint c --resume"));
     EXPECT_EQ(without_times(read_file(path("run.jsonl"))), without_times(read_file(path("whole.jsonl"))));
 }
 
 TEST_F(CheckpointTest, KeepsTheNewest) {
     expect_success(run("words_train", flags + " --checkpoint c --checkpoint-every 2 --keep 2"));
-    EXPECT_EQ(files(), (std::vector<std::string>{"c/step-00000006.safetensors", "c/step-00000008.safetensors",
-                                                 "constants.safetensors", "feed.safetensors"}));
+    EXPECT_EQ(files(),
+              (std::vector<std::string>{"c/step-00000006/manifest.json", "c/step-00000006/rank-00000.safetensors",
+                                        "c/step-00000008/manifest.json", "c/step-00000008/rank-00000.safetensors",
+                                        "constants.safetensors", "feed.safetensors"}));
 }
 
 TEST_F(CheckpointTest, KeepsThoseThatAreAskedFor) {
     expect_success(run("words_train", flags + " --checkpoint c --checkpoint-every 1 --keep 1 --keep-every 3"));
     EXPECT_EQ(files(),
-              (std::vector<std::string>{"c/step-00000003.safetensors", "c/step-00000006.safetensors",
-                                        "c/step-00000008.safetensors", "constants.safetensors", "feed.safetensors"}));
+              (std::vector<std::string>{"c/step-00000003/manifest.json", "c/step-00000003/rank-00000.safetensors",
+                                        "c/step-00000006/manifest.json", "c/step-00000006/rank-00000.safetensors",
+                                        "c/step-00000008/manifest.json", "c/step-00000008/rank-00000.safetensors",
+                                        "constants.safetensors", "feed.safetensors"}));
 }
 
 TEST_F(CheckpointTest, SaysWhenNothingIsLeftToDo) {
@@ -87,7 +84,7 @@ TEST_F(CheckpointTest, SaysWhenNothingIsLeftToDo) {
     const Outcome again = run(
         "words_train", "--feed feed.safetensors --steps 8 --checkpoint c --resume --save b.safetensors --threads 1");
     EXPECT_EQ(again.status, 0);
-    EXPECT_NE(again.err.find("goes on from c/step-00000008.safetensors\n"), std::string::npos) << again.err;
+    EXPECT_NE(again.err.find("goes on from c/step-00000008\n"), std::string::npos) << again.err;
     EXPECT_NE(again.err.find("8 steps are done, --steps is 8: nothing to train\n"), std::string::npos) << again.err;
     EXPECT_EQ(read_file(path("a.safetensors")), read_file(path("b.safetensors")));
 }
@@ -95,19 +92,15 @@ TEST_F(CheckpointTest, SaysWhenNothingIsLeftToDo) {
 TEST_F(CheckpointTest, SaysWhereProductsWereOfAnotherType) {
     const std::string loud = "--feed feed.safetensors --steps 9 --lr 0.1 --warmup 3 --checkpoint c --resume";
     expect_success(run("words_train", flags + " --checkpoint c"));
-    const std::string file = path("c/step-00000008.safetensors"), whole = without_checksum(read_file(file)),
-                      own = "\"compute\":\"f32\"";
+    const std::string checkpoint = path("c/step-00000008");
     const auto resume = [&] {
         const Outcome outcome = run("words_train", loud);
-        std::filesystem::remove(path("c/step-00000009.safetensors"));
+        std::filesystem::remove_all(path("c/step-00000009"));
         EXPECT_EQ(outcome.status, 0) << outcome.err;
         return outcome.err;
     };
     EXPECT_EQ(resume().find("products of"), std::string::npos);
-    ASSERT_NE(whole.find(own), std::string::npos);
-    std::string other = whole;
-    other.replace(other.find(own), own.size(), "\"compute\":\"f16\"");
-    write_file(file, other);
+    rewrite(checkpoint, "\"compute\":\"f32\"", "\"compute\":\"f16\"");
     const std::string said = resume();
     EXPECT_NE(
         said.find("note: the checkpoint is of a program with products of f16, this one's are of f32: the steps to "
@@ -115,22 +108,20 @@ TEST_F(CheckpointTest, SaysWhereProductsWereOfAnotherType) {
         std::string::npos)
         << said;
     // One that does not tell, as older programs wrote them.
-    other.replace(other.find("\"compute\""), 9, "\"compote\"");
-    write_file(file, other);
+    rewrite(checkpoint, "\"compute\"", "\"compote\"");
     EXPECT_EQ(resume().find("products of"), std::string::npos);
 }
 
 TEST_F(CheckpointTest, SaysWhereTheScheduleIsAnotherOne) {
     const std::string run_of = "--feed feed.safetensors --lr 0.1 --checkpoint c --checkpoint-every 4 --steps ";
     expect_success(run("words_train", run_of + "20 --quiet"));
-    for (const char* step : {"08", "12", "16", "20"})
-        std::filesystem::remove(path(cat("c/step-000000", step, ".safetensors")));
+    for (const char* step : {"08", "12", "16", "20"}) std::filesystem::remove_all(path(cat("c/step-000000", step)));
     // Each run goes on from step 4: what it writes is removed again.
     const auto note = [&](const std::string& more, const std::string& steps) {
         const Outcome outcome = run("words_train", cat(run_of, steps, " --resume ", more));
         EXPECT_EQ(outcome.status, 0) << outcome.err;
-        for (const std::string& file : files())
-            if (file.starts_with("c/") && file != "c/step-00000004.safetensors") std::filesystem::remove(path(file));
+        for (const std::string& checkpoint : checkpoints_in(path("c")))
+            if (!checkpoint.ends_with("04")) std::filesystem::remove_all(checkpoint);
         const std::size_t begin = outcome.err.find("note: ");
         return begin == std::string::npos ? "" : outcome.err.substr(begin, outcome.err.find('\n', begin) - begin);
     };
@@ -163,8 +154,7 @@ TEST_F(CheckpointTest, ASignalEndsTheRunAfterItsStep) {
         EXPECT_EQ(outcome.status, status) << outcome.err;
         EXPECT_EQ(outcome.err, "");
         const auto log = read_log("run.jsonl");
-        char last[64];
-        std::snprintf(last, sizeof last, "c/step-%08zu.safetensors", log.size());  // every step in the log is in it
+        const std::string last = step_in("c", static_cast<int>(log.size()));  // every step in the log is in it
         EXPECT_TRUE(std::filesystem::exists(path(last))) << last;
         std::filesystem::remove_all(path("c"));
         std::filesystem::remove(path("run.jsonl"));
@@ -174,9 +164,9 @@ TEST_F(CheckpointTest, ASignalEndsTheRunAfterItsStep) {
 TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
     expect_success(run("words_train", flags + " --checkpoint c"));
     const std::string resume = "--feed feed.safetensors --steps 9 --quiet --checkpoint c --resume",
-                      file = "c/step-00000008.safetensors";
+                      file = "c/step-00000008";
     const std::string help = "\nhelp: go on with the program that wrote it, or start from its parameters with --init";
-    const std::string whole = without_checksum(read_file(path(file)));
+    restore(file, "whole");
 
     expect_failure(run("words_train", resume + " --seed 5"),
                    cat("error: ", file, " was begun with --seed 4, not 5\nhelp: leave --seed away"));
@@ -198,11 +188,12 @@ TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
 
     // The same model with one parameter of another shape, name or number, as another export would have it.
     const auto changed = [&](const std::string& from, const std::string& to) {
-        std::string text = whole;
-        text.replace(text.find(from), from.size(), to);
-        const std::size_t identity = text.find("\"identity\":\"") + 12;
-        text[identity] = text[identity] == '0' ? '1' : '0';
-        write_file(path(file), text);
+        restore("whole", file);
+        rewrite(path(file), from, to);
+        Manifest manifest = read_manifest(path(file));
+        char& digit = manifest.metadata["identity"][0];
+        digit = digit == '0' ? '1' : '0';
+        seal(path(file), manifest);
         return run("words_train", resume);
     };
     expect_failure(changed("\"model.head.weight\":{\"dtype\":\"F32\",\"shape\":[11,8]",
@@ -226,14 +217,13 @@ TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
             " is a checkpoint of another program (words): the same parameters are not all trained in both", help));
 
     const auto same_program = [&](const std::string& from, const std::string& to) {
-        std::string text = whole;
-        text.replace(text.find(from), from.size(), to);
-        write_file(path(file), text);
+        restore("whole", file);
+        rewrite(path(file), from, to);
         return run("words_train", resume);
     };
     expect_failure(
-        same_program("\"version\":\"1\"", "\"version\":\"2\""),
-        cat("error: ", file, " has version 2 of the checkpoint format, and this program reads version 1", help));
+        same_program("\"version\":\"2\"", "\"version\":\"3\""),
+        cat("error: ", file, " has version 3 of the checkpoint format, and this program reads version 2", help));
     expect_failure(
         same_program("optimizer.v.model.head.bias", "optimizer.w.model.head.bias"),
         cat("error: ", file, ": the checkpoint lacks optimizer.v.model.head.bias [11]\nhelp: the file is damaged"));
@@ -245,17 +235,18 @@ TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
     expect_failure(same_program("\"step\":\"8\"", "\"step\":\"x\""),
                    cat("error: ", file, ": the checkpoint does not say its step\nhelp: the file is damaged"));
 
-    std::filesystem::remove(path(file));
+    std::filesystem::remove_all(path(file));
     expect_success(run("words_train", flags + " --save c/step-00000008.safetensors"));
-    expect_failure(
-        run("words_train", resume),
-        cat("error: ", file, " is not a checkpoint of a training run\nhelp: weights alone are read with --init"));
+    expect_failure(run("words_train", resume),
+                   cat("warning: ", file, ".safetensors was written without a checksum: whether its bytes are as they ",
+                       "were is not known\nerror: ", file,
+                       ".safetensors is not a checkpoint of a training run\nhelp: weights alone are read with --init"));
 }
 
 // The run that wrote it had diverged: it is not the learning rate of this one.
 TEST_F(CheckpointTest, NamesTheTensorWhoseNumberIsNone) {
     expect_success(run("words_train", flags + " --checkpoint c"));
-    const std::string file = "c/step-00000008.safetensors", whole = without_checksum(read_file(path(file)));
+    const std::string file = file_of_step("c", 8), whole = read_file(path(file));
     std::uint64_t header = 0;
     std::memcpy(&header, whole.data(), 8);
     const float bad[] = {std::nanf(""), -HUGE_VALF};
@@ -267,6 +258,7 @@ TEST_F(CheckpointTest, NamesTheTensorWhoseNumberIsNone) {
             std::string text = whole;
             std::memcpy(text.data() + 8 + header + data + 7 * sizeof number, &number, sizeof number);
             write_file(path(file), text);
+            seal(path(step_in("c", 8)));
             expect_failure(run("words_train", "--feed feed.safetensors --steps 9 --quiet --checkpoint c --resume"),
                            cat("error: ", file, ": element 7 of ", name,
                                " is infinite or no number\nhelp: the run that wrote the file had diverged, or the file "
@@ -277,7 +269,7 @@ TEST_F(CheckpointTest, NamesTheTensorWhoseNumberIsNone) {
 
 TEST_F(CheckpointTest, RefusesATruncatedOne) {
     expect_success(run("words_train", flags + " --checkpoint c"));
-    const std::string file = "c/step-00000008.safetensors", whole = without_checksum(read_file(path(file)));
+    const std::string file = file_of_step("c", 8), whole = read_file(path(file));
     std::uint64_t header = 0;
     std::memcpy(&header, whole.data(), 8);
     write_file(path(file), whole.substr(0, whole.size() - 100));
@@ -294,66 +286,123 @@ TEST_F(CheckpointTest, RefusesATruncatedOne) {
 
 TEST_F(CheckpointTest, GoesOnFromTheOneBeforeADamagedOne) {
     expect_success(run("words_train", flags + " --checkpoint c --checkpoint-every 5 --save whole.safetensors"));
-    const std::string file = "c/step-00000008.safetensors", whole = read_file(path(file));
-    const std::string resume = flags + " --checkpoint c --resume --save resumed.safetensors";
-    // Cut short, and a bit of each part of the file: its length, its header, each tensor.
-    std::vector<std::string> damaged = {whole.substr(0, 9), whole.substr(0, whole.size() - 100), ""};
-    for (std::size_t at = 0; at < whole.size(); at += 97) {
-        damaged.push_back(whole);
-        damaged.back()[at] = static_cast<char>(damaged.back()[at] ^ (1 << at % 8));
-    }
-    for (std::size_t k = 0; k < damaged.size(); ++k) {
-        write_file(path(file), damaged[k]);
-        const Outcome outcome = run("words_train", resume);
-        EXPECT_EQ(outcome.status, 0) << k << outcome.err;
-        // Loud, with --quiet as well.
-        EXPECT_TRUE(outcome.err.starts_with(cat("warning: ", file)) &&
-                    outcome.err.ends_with(": the run goes on from c/step-00000005.safetensors\n"))
-            << k << outcome.err;
-        EXPECT_EQ(read_file(path("resumed.safetensors")), read_file(path("whole.safetensors"))) << k;
-        EXPECT_EQ(read_file(path(file)), whole) << k;  // written anew
-        EXPECT_EQ(read_file(path(file + ".damaged")), damaged[k]) << k;
+    const std::string checkpoint = step_in("c", 8),
+                      resume = flags + " --checkpoint c --resume --save resumed.safetensors";
+    restore(checkpoint, "whole");
+    for (const std::string name : {"/rank-00000.safetensors", "/manifest.json"}) {
+        const std::string whole = read_file(path("whole" + name));
+        // Cut short, and a bit of each part of the file: its length, its header, each tensor; or not there at all.
+        std::vector<std::string> damaged = {whole.substr(0, 9), whole.substr(0, whole.size() - 100), "", "gone"};
+        for (std::size_t at = 0; at < whole.size(); at += 97) {
+            damaged.push_back(whole);
+            damaged.back()[at] = static_cast<char>(damaged.back()[at] ^ (1 << at % 8));
+        }
+        for (std::size_t k = 0; k < damaged.size(); ++k) {
+            restore("whole", checkpoint);
+            write_file(path(checkpoint + name), damaged[k]);
+            if (damaged[k] == "gone") std::filesystem::remove(path(checkpoint + name));
+            const Outcome outcome = run("words_train", resume);
+            EXPECT_EQ(outcome.status, 0) << k << outcome.err;
+            // Loud, with --quiet as well.
+            EXPECT_TRUE(outcome.err.starts_with(cat("warning: ", checkpoint)) &&
+                        outcome.err.ends_with(": the run goes on from c/step-00000005\n"))
+                << k << outcome.err;
+            EXPECT_EQ(read_file(path("resumed.safetensors")), read_file(path("whole.safetensors"))) << k;
+            for (const char* anew : {"/rank-00000.safetensors", "/manifest.json"})
+                EXPECT_EQ(read_file(path(checkpoint + anew)), read_file(path(cat("whole", anew)))) << k;
+            if (damaged[k] != "gone") {
+                EXPECT_EQ(read_file(path(checkpoint + ".damaged" + name)), damaged[k]) << k;
+            }
+        }
     }
     // It is not taken for the newest: what is kept is what the run has written.
-    write_file(path(file), damaged.back());
+    write_file(path(file_of_step("c", 8)), "");
     const Outcome shorter = run("words_train",
                                 "--feed feed.safetensors --steps 7 --lr 0.1 --warmup 3 --quiet "
                                 "--checkpoint c --resume --checkpoint-every 1 --keep 1");
     EXPECT_EQ(shorter.status, 0) << shorter.err;
-    EXPECT_TRUE(std::filesystem::exists(path("c/step-00000007.safetensors")));
-    EXPECT_FALSE(std::filesystem::exists(path(file)));
-    std::filesystem::rename(path("c/step-00000007.safetensors"), path("c/step-00000005.safetensors"));
+    EXPECT_TRUE(std::filesystem::exists(path("c/step-00000007")));
+    EXPECT_FALSE(std::filesystem::exists(path(checkpoint)));
+    restore("c/step-00000007", "c/step-00000005");
+    std::filesystem::remove_all(path("c/step-00000007"));
     // Where none is whole, the newest one's error is told.
-    write_file(path(file), whole.substr(0, 9));
-    write_file(path("c/step-00000005.safetensors"), "");
+    restore("whole", checkpoint);
+    write_file(path(file_of_step("c", 8)), "");
+    write_file(path(file_of_step("c", 5)), "");
     const Outcome none = run("words_train", resume);
     EXPECT_EQ(none.status, 1);
-    EXPECT_TRUE(none.err.starts_with(cat("error: ", file))) << none.err;
+    EXPECT_TRUE(none.err.starts_with(cat("error: ", checkpoint))) << none.err;
     // Another program's is whole: to go on from the one before is no way out.
-    std::string other = without_checksum(whole);
-    const std::string identity = "\"identity\":\"";
-    char& digit = other[other.find(identity) + identity.size()];
+    restore("whole", checkpoint);
+    Manifest other = read_manifest(path(checkpoint));
+    char& digit = other.metadata["identity"][0];
     digit = digit == '0' ? '1' : '0';
-    write_file(path(file), other);
+    seal(path(checkpoint), other);
     expect_failure(run("words_train", flags + " --checkpoint c --resume"),
-                   cat("error: ", file,
+                   cat("error: ", checkpoint,
                        " is a checkpoint of another program (words): the same parameters are not all trained in "
                        "both\nhelp: go on with the program that wrote it, or start from its parameters with --init"));
 }
 
+// What earlier programs wrote: one file, whose metadata is what a manifest's is. Where it has no checksum, as files
+// that were edited by hand, the run says that nobody knows whether it is whole.
+TEST_F(CheckpointTest, GoesOnFromOneOfOneFile) {
+    expect_success(
+        run("words_train", flags + " --ema 0.5 --checkpoint c --checkpoint-every 5 --save whole.safetensors"));
+    std::filesystem::remove_all(path(step_in("c", 8)));
+    const std::string five = step_in("c", 5);
+    for (const bool has_checksum : {true, false}) {
+        const Manifest manifest = read_manifest(path(five));
+        std::vector<std::pair<std::string, std::string>> metadata(manifest.metadata.begin(), manifest.metadata.end());
+        for (auto& [key, value] : metadata)
+            if (key == "version") value = "1";
+        if (has_checksum) metadata.emplace_back(checksum_key, "");
+        const SafetensorsFile file(path(file_of_step("c", 5)));
+        std::filesystem::create_directory(path(cat("old", static_cast<int>(has_checksum))));
+        std::vector<TensorToWrite> tensors;
+        for (const StoredTensor& t : file.tensors()) tensors.push_back({t.name, DType::f32, t.shape});
+        SafetensorsWriter writer(path(cat("old", static_cast<int>(has_checksum), "/step-00000005.safetensors")),
+                                 tensors, metadata);
+        for (const StoredTensor& t : file.tensors()) writer.append(t.bytes.data(), t.bytes.size());
+        writer.commit();
+        const Outcome outcome =
+            run("words_train", cat(flags, " --ema 0.5 --checkpoint old", static_cast<int>(has_checksum),
+                                   " --resume --save resumed.safetensors"));
+        EXPECT_EQ(outcome.status, 0);
+        EXPECT_EQ(outcome.err, has_checksum ? ""
+                                            : "warning: old0/step-00000005.safetensors was written without a checksum: "
+                                              "whether its bytes are as they were is not known\n");
+        EXPECT_EQ(read_file(path("resumed.safetensors")), read_file(path("whole.safetensors")));
+    }
+}
+
+// --init takes the parameters of a checkpoint, as errors say that it does.
+TEST_F(CheckpointTest, ParametersOfOneAreReadWithInit) {
+    expect_success(run("words_train", flags + " --checkpoint c --save a.safetensors"));
+    const Outcome outcome = run("words_train",
+                                "--feed feed.safetensors --init c/step-00000008 --steps 0 --save "
+                                "b.safetensors --threads 1");
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_NE(outcome.err.find("parameters from c/step-00000008\n"), std::string::npos) << outcome.err;
+    EXPECT_EQ(outcome.err.find("not used"), std::string::npos) << outcome.err;
+    EXPECT_EQ(read_file(path("a.safetensors")), read_file(path("b.safetensors")));
+}
+
 // A program with products of bf16 holds frozen parameters in it; one with products of f32 goes on from what it wrote.
 TEST_F(CheckpointTest, SaysThatFrozenParametersWereRounded) {
-    const std::string last = "c/step-00000008.safetensors", note = "1 frozen parameter comes from there in bf16";
+    const std::string last = file_of_step("c", 8), note = "1 frozen parameter comes from there in bf16";
     expect_success(run("words_train", flags + " --checkpoint c"));
     const std::string further = "--feed feed.safetensors --steps 9 --checkpoint c --resume";
-    const std::string whole = read_file(path(last));
     EXPECT_EQ(run("words_train", further).err.find(note), std::string::npos);
-    std::filesystem::remove(path("c/step-00000009.safetensors"));
+    std::filesystem::remove_all(path(step_in("c", 9)));
+    Manifest manifest = read_manifest(path(step_in("c", 8)));
     {
         const SafetensorsFile file(path(last));
         std::vector<TensorToWrite> tensors;
         for (const StoredTensor& t : file.tensors())
             tensors.push_back({t.name, t.name == "model.frozen.weight" ? DType::bf16 : DType::f32, t.shape});
+        for (Manifest::Tensor& t : manifest.tensors)
+            if (t.name == "model.frozen.weight") t.dtype = "BF16";
         const std::vector<std::pair<std::string, std::string>> metadata(file.metadata().begin(), file.metadata().end());
         SafetensorsWriter writer(path("bf16.safetensors"), tensors, metadata);
         for (const TensorToWrite& t : tensors) {
@@ -364,6 +413,7 @@ TEST_F(CheckpointTest, SaysThatFrozenParametersWereRounded) {
         writer.commit();
     }
     std::filesystem::rename(path("bf16.safetensors"), path(last));
+    seal(path(step_in("c", 8)), manifest);
     const Outcome told = run("words_train", further);
     EXPECT_EQ(told.status, 0) << told.err;
     EXPECT_NE(told.err.find("\nnote: " + note +
@@ -450,11 +500,10 @@ TEST_F(CheckpointTest, SaysThatBatchesComeFromElsewhere) {
 
 TEST_F(CheckpointTest, SaysWhatTheStepsBeforeWereMadeBy) {
     expect_success(run("words_train", flags + " --checkpoint c"));
-    const std::string file = path("c/step-00000008.safetensors"), whole = without_checksum(read_file(file));
     const auto note = [&](const std::string& program, const std::string& options) {
         const Outcome outcome = run(program, options + " --steps 9 --warmup 3 --checkpoint c --resume");
         EXPECT_EQ(outcome.status, 0) << outcome.err;
-        std::filesystem::remove(path("c/step-00000009.safetensors"));
+        std::filesystem::remove_all(path("c/step-00000009"));
         const std::size_t end = outcome.err.find(": the steps to come are not those"),
                           begin = outcome.err.rfind("note: ", end);
         return end == std::string::npos ? "" : outcome.err.substr(begin, outcome.err.find('\n', end) - begin);
@@ -471,26 +520,58 @@ TEST_F(CheckpointTest, SaysWhatTheStepsBeforeWereMadeBy) {
     EXPECT_EQ(note("words_train", "--feed other.safetensors --lr 0.1"),
               "note: the checkpoint was made with another --feed" + end);
     // One that was written before checkpoints had that.
-    std::string old = whole;
-    for (std::size_t at = 0; (at = old.find("\"made_by.", at)) != std::string::npos;)
-        old.replace(at + 1, 8, "nothing.");
-    write_file(file, old);
+    rewrite(path("c/step-00000008"), "\"made_by.", "\"nothing.");
     EXPECT_EQ(note("words_train", "--feed other.safetensors --lr 0.2"), "");
+}
+
+// In the background or not, the checkpoints are the same, and so are the steps; the copy is in the memory that is told.
+TEST_F(CheckpointTest, InTheBackgroundItIsTheSame) {
+    const std::string often = flags + " --ema 0.5 --checkpoint-every 1 ";
+    expect_success(run("words_train", often + "--checkpoint off --checkpoint-async off --log off.jsonl"));
+    expect_success(run("words_train", often + "--checkpoint on --checkpoint-async on --log on.jsonl"));
+    for (int step = 1; step <= 8; ++step)
+        for (const std::string& name : {file_of_step("", step), step_in("", step) + "/manifest.json"})
+            EXPECT_EQ(read_file(path("on" + name)), read_file(path("off" + name))) << name;
+    EXPECT_EQ(without_times(read_file(path("on.jsonl"))), without_times(read_file(path("off.jsonl"))));
+    const std::string loud = "--feed feed.safetensors --steps 1 --checkpoint-every 1 --threads 1 ";
+    const std::string copies = "copies for checkpoints ";
+    EXPECT_NE(run("words_train", loud + "--checkpoint a").err.find(copies), std::string::npos);
+    EXPECT_EQ(run("words_train", loud + "--checkpoint b --checkpoint-async off").err.find(copies), std::string::npos);
+    // Where there is no room for it, a run says that its steps wait; it is refused where it was asked for.
+    const auto with_memory = [&](const std::string& more) {
+        return shell(cat("THUNDER_MEMORY=8000 ", PROGRAMS, "/words_train ", loud, more));
+    };
+    const Outcome little = with_memory("--checkpoint d");
+    EXPECT_EQ(little.status, 0) << little.err;
+    EXPECT_NE(little.err.find("note: steps wait while checkpoints are written: a copy of what they hold, "),
+              std::string::npos)
+        << little.err;
+    EXPECT_EQ(little.err.find(copies), std::string::npos) << little.err;
 }
 
 TEST_F(CheckpointTest, AFullDiskLeavesTheOneBefore) {
     expect_success(run("words_train", flags + " --checkpoint c"));
-    const std::string before = read_file(path("c/step-00000008.safetensors"));
+    const std::string before = read_file(path("c/step-00000008/rank-00000.safetensors"));
     // Files may have 4 blocks of 512 bytes (or 1024, as the shell counts): less than a checkpoint takes.
     const Outcome outcome =
         shell(cat("ulimit -f 4; ", PROGRAMS,
                   "/words_train --feed feed.safetensors --steps 9 --quiet --checkpoint c --resume --keep 1"));
     expect_failure(outcome,
-                   "error: cannot write c/step-00000009.safetensors: File too large\nhelp: make room there, or name a "
+                   "error: cannot write c/step-00000009.tmp/rank-00000.safetensors: File too large\nhelp: make room "
+                   "there, or name a "
                    "place on another disk");
     EXPECT_EQ(files(),
-              (std::vector<std::string>{"c/step-00000008.safetensors", "constants.safetensors", "feed.safetensors"}));
-    EXPECT_EQ(read_file(path("c/step-00000008.safetensors")), before);
+              (std::vector<std::string>{"c/step-00000008/manifest.json", "c/step-00000008/rank-00000.safetensors",
+                                        "constants.safetensors", "feed.safetensors"}));
+    EXPECT_EQ(read_file(path("c/step-00000008/rank-00000.safetensors")), before);
+    // In the background it ends the run as well, behind the step in which that is known.
+    const Outcome later = shell(cat("ulimit -f 4; ", PROGRAMS,
+                                    "/words_train --feed feed.safetensors --steps 1000000 --quiet --checkpoint c "
+                                    "--resume --checkpoint-every 3 --checkpoint-async on"));
+    expect_failure(later,
+                   "error: cannot write c/step-00000009.tmp/rank-00000.safetensors: File too large\nhelp: make room "
+                   "there, or name a place on another disk");
+    EXPECT_EQ(read_file(path("c/step-00000008/rank-00000.safetensors")), before);
 }
 
 TEST_F(CheckpointTest, AFullDiskLeavesTheLogAsItWas) {

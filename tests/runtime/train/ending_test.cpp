@@ -62,7 +62,7 @@ TEST_F(EndingRunTest, EndsWithItsTokens) {
     expect_success(run("words_train", flags + "a --steps 8 --log a.jsonl"));
     expect_success(run("words_train", flags + "b --max-tokens 170 --log b.jsonl"));
     EXPECT_EQ(without_times(read_file(path("b.jsonl"))), without_times(read_file(path("a.jsonl"))));
-    EXPECT_EQ(read_file(path("b/step-00000008.safetensors")), read_file(path("a/step-00000008.safetensors")));
+    EXPECT_EQ(read_file(path(file_of_step("b", 8))), read_file(path(file_of_step("a", 8))));
     const Outcome again = run("words_train", "--feed feed.safetensors --checkpoint b --resume --max-tokens 170");
     EXPECT_EQ(again.status, 0);
     EXPECT_NE(again.err.find("8 steps are done, --max-tokens is 170: nothing to train\n"), std::string::npos)
@@ -80,8 +80,7 @@ TEST_F(EndingRunTest, EndsWhenItsTimeIsOver) {
     EXPECT_NE(outcome.err.find(cat("--max-time 0.2s is over after ", count_text(steps, "step"), " of 1000000000\n")),
               std::string::npos)
         << outcome.err;
-    char last[64];
-    std::snprintf(last, sizeof last, "c/step-%08zu.safetensors", steps);
+    const std::string last = step_in("c", static_cast<int>(steps));
     EXPECT_TRUE(std::filesystem::exists(path(last))) << last;
     EXPECT_TRUE(std::filesystem::exists(path("s.safetensors")));
 }

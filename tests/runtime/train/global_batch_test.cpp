@@ -34,11 +34,11 @@ TEST_F(GlobalBatchTest, AnotherOneIsAskedFor) {
         return run(program, data + "--steps 4 --checkpoint c --resume " + options).err;
     };
     EXPECT_EQ(error("words_train", "--quiet"),
-              "error: a step took 2 rows in c/step-00000002.safetensors, and micro-steps of 4 rows do not add up to "
+              "error: a step took 2 rows in c/step-00000002, and micro-steps of 4 rows do not add up to "
               "that\nhelp: start another number of ranks, or write the program with another --batch; or --change-batch "
               "goes on with another number of rows\n");
     EXPECT_EQ(error("words_half_train", "--quiet --grad-accum 3"),
-              "error: a step took 2 rows in c/step-00000002.safetensors, and --grad-accum 3 takes 6\nhelp: leave "
+              "error: a step took 2 rows in c/step-00000002, and --grad-accum 3 takes 6\nhelp: leave "
               "--grad-accum away; or --change-batch goes on with another number of rows\n");
     EXPECT_EQ(error("words_half_train", "--quiet --grad-accum 1 --steps 2"), "");
     const std::string allowed = error("words_half_train", "--grad-accum 3 --change-batch");

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "checkpoint/manifest.h"
 #include "helpers.h"
+#include "support/checksum.h"
 
 namespace thunder {
 
@@ -22,6 +24,53 @@ inline std::string without_times(const std::string& log) {
     std::istringstream text(log);
     for (std::string line; std::getline(text, line);) kept += line.substr(0, line.find(",\"step_ms\"")) + "\n";
     return kept;
+}
+
+// "c/step-00000008" of the folder c, and the file in it that a run of one rank writes.
+inline std::string step_in(const std::string& folder, int step) {
+    return cat(folder, "/step-", std::string(8 - std::to_string(step).size(), '0'), step);
+}
+inline std::string file_of_step(const std::string& folder, int step) {
+    return step_in(folder, step) + "/rank-00000.safetensors";
+}
+
+// Gives a checkpoint of one rank the checksums of what its file holds now, as if it had been written so.
+inline void seal(const std::string& checkpoint, Manifest manifest) {
+    const std::string path = checkpoint + "/rank-00000.safetensors";
+    std::string bytes = read_file(path);
+    const std::string key = "\"checksum\":\"";
+    const std::size_t digits = bytes.find(key) + key.size();
+    bytes.replace(digits, no_checksum.size(), no_checksum);
+    Checksum checksum;
+    checksum.add(bytes.data() + 8, bytes.size() - 8);
+    manifest.files.at(0) = {"rank-00000.safetensors", bytes.size(), checksum_text(checksum.value())};
+    bytes.replace(digits, no_checksum.size(), manifest.files[0].checksum);
+    write_file(path, bytes);
+    write_file(checkpoint + "/manifest.json", manifest_text(manifest));
+}
+inline void seal(const std::string& checkpoint) {
+    seal(checkpoint, read_manifest(checkpoint));
+}
+
+// Replaces a text, wherever it stands in the manifest and in the header of the file.
+inline void rewrite(const std::string& checkpoint, const std::string& from, const std::string& to) {
+    const auto replaced = [&](std::string text) {
+        for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+            text.replace(at, from.size(), to);
+        return text;
+    };
+    const std::string file = checkpoint + "/rank-00000.safetensors", before = manifest_text(read_manifest(checkpoint));
+    std::string after = replaced(before);
+    EXPECT_TRUE(from == to || after != before) << from;
+    write_file(file, replaced(read_file(file)));
+    // What stands in the manifest's head is its checksum.
+    Checksum checksum;
+    const std::string key = "\"checksum\":\"";
+    after.replace(after.find(key) + key.size(), no_checksum.size(), no_checksum);
+    checksum.add(after.data(), after.size());
+    after.replace(after.find(key) + key.size(), no_checksum.size(), checksum_text(checksum.value()));
+    write_file(checkpoint + "/manifest.json", after);
+    seal(checkpoint);
 }
 
 class ProgramTest : public InFolder {
@@ -47,6 +96,11 @@ class ProgramTest : public InFolder {
         }
         write_tensors(path(name), tensors);
         return batches;
+    }
+
+    void restore(const std::string& from, const std::string& to) const {
+        std::filesystem::remove_all(path(to));
+        std::filesystem::copy(path(from), path(to), std::filesystem::copy_options::recursive);
     }
 
     std::vector<nlohmann::json> read_log(const std::string& name) const {

@@ -17,3 +17,12 @@ add_program(line_terms_train line LINE_TERMS)
 target_compile_definitions(runtime_train_tests PRIVATE PROGRAMS="${CMAKE_CURRENT_BINARY_DIR}"
                            SAMPLES="${CMAKE_CURRENT_LIST_DIR}/../../../samples"
                            FIXTURES="${CMAKE_CURRENT_LIST_DIR}/../../fixtures")
+
+# What lets calls on files fail. Sanitizers come before anything else that is loaded.
+if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+    add_library(failing_calls SHARED ${CMAKE_CURRENT_LIST_DIR}/failing_calls.cpp)
+    target_compile_options(failing_calls PRIVATE -Wall -Wextra -Werror)
+    target_link_libraries(failing_calls PRIVATE ${CMAKE_DL_LIBS})
+    add_dependencies(runtime_train_tests failing_calls)
+    target_compile_definitions(runtime_train_tests PRIVATE FAILING_CALLS="$<TARGET_FILE:failing_calls>")
+endif()

@@ -239,8 +239,7 @@ TEST_F(ProgramTest, AveragesItsWeights) {
         std::vector<double> average;
         std::vector<float> kept;
         for (int step = 1; step <= steps; ++step) {
-            char file[64];
-            std::snprintf(file, sizeof file, "c/step-%08d.safetensors", step);
+            const std::string file = file_of_step("c", step);
             const std::vector<float> now = read_floats(path(file), name);
             ASSERT_FALSE(now.empty());
             if (step == 1) average.assign(now.begin(), now.end());
@@ -258,7 +257,7 @@ TEST_F(ProgramTest, AveragesItsWeights) {
     EXPECT_EQ(read_floats(path("average.safetensors"), "model.frozen.weight"), std::vector<float>(D, 1));
     expect_success(run("words_train", cat("--feed feed.safetensors --lr 0.1 --seed 3 --quiet --steps ", steps,
                                           " --save without.safetensors")));
-    const std::string last = path("c/step-00000120.safetensors");
+    const std::string last = path(file_of_step("c", 120));
     for (const std::string& name : trained)
         EXPECT_EQ(read_floats(path("without.safetensors"), name), read_floats(last, name));
 }
@@ -281,16 +280,16 @@ TEST_F(ProgramTest, AnAverageBeginsAndEndsWithACheckpoint) {
               std::string::npos)
         << said;
     EXPECT_NE(said.find(", average of weights 864 bytes"), std::string::npos) << said;
-    EXPECT_EQ(read_floats(path("average.safetensors"), name), read_floats(path("c/step-00000002.safetensors"), name));
+    EXPECT_EQ(read_floats(path("average.safetensors"), name), read_floats(path(file_of_step("c", 2)), name));
     go_on("--steps 3 --ema 0.75");
-    const std::string third = path("c/step-00000003.safetensors");
+    const std::string third = path(file_of_step("c", 3));
     EXPECT_EQ(read_floats(third, "optimizer.ema." + name), read_floats(third, name));
     said = go_on("--steps 4");
     EXPECT_NE(said.find("note: the checkpoint has an average of weights, made with --ema 0.75: without --ema it ends "
                         "here\n"),
               std::string::npos)
         << said;
-    EXPECT_TRUE(read_floats(path("c/step-00000004.safetensors"), "optimizer.ema." + name).empty());
+    EXPECT_TRUE(read_floats(path(file_of_step("c", 4)), "optimizer.ema." + name).empty());
 }
 
 TEST_F(ProgramTest, FeedsWrapAround) {

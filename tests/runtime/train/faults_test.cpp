@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// A disk that fails, at every call that a checkpoint makes: the run says so and ends, or goes on as if nothing had
+// been; and the next one goes on from a checkpoint that is whole, to the same bits. failing_calls.cpp is what fails.
+#include "checkpoint/folder.h"
+#include "checkpoint/stored.h"
+#include "program_test.h"
+
+#ifdef FAILING_CALLS
+
+namespace thunder {
+namespace faults_test {
+
+class FaultsTest : public ProgramTest {
+  protected:
+    FaultsTest() {
+        write_feed("feed.safetensors", 3, 4);
+        expect_success(run("words_train", flags + "--steps 2 --checkpoint begun"));
+        expect_success(run("words_train", flags + "--steps 4 --save whole.safetensors"));
+    }
+
+    // Two steps more, each with a checkpoint, where the Nth call of a kind fails. Nothing, where there are fewer.
+    std::optional<Outcome> with_fault(const std::string& call, int at, const std::string& how,
+                                      const std::string& more) {
+        restore("begun", "c");
+        std::filesystem::remove(path("mark"));
+        const Outcome outcome = shell(
+            cat("FAULT_PATH=c/step- FAULT_CALL=", call, " FAULT_AT=", at, " FAULT_HOW=", how,
+                " FAULT_MARK=mark LD_PRELOAD=" FAILING_CALLS " ", PROGRAMS, "/words_train ", flags,
+                "--steps 4 --checkpoint c --resume --checkpoint-every 1 --keep 2 --save first.safetensors ", more));
+        if (!std::filesystem::exists(path("mark"))) return std::nullopt;
+        return outcome;
+    }
+
+    // What is left goes on without a word: what is there under a checkpoint's name is whole.
+    void expect_goes_on(const std::string& what) {
+        for (const std::string& checkpoint : checkpoints_in(path("c")))
+            EXPECT_EQ(damage_in(checkpoint), "") << what << " " << checkpoint;
+        const Outcome again =
+            run("words_train", flags + "--steps 4 --checkpoint c --resume --keep 2 --save again.safetensors");
+        EXPECT_EQ(again.status, 0) << what << again.err;
+        EXPECT_EQ(again.err, "") << what;
+        EXPECT_EQ(read_file(path("again.safetensors")), read_file(path("whole.safetensors"))) << what;
+    }
+    static std::string damage_in(const std::string& checkpoint) {
+        return error_of([&] { StoredCheckpoint(checkpoint).verify([] {}); });
+    }
+
+    const std::string flags = "--feed feed.safetensors --lr 0.1 --warmup 1 --schedule constant --seed 4 --quiet ";
+};
+
+struct Kind {
+    const char* call;
+    int stride;  // of the many calls that write, one in so many
+};
+constexpr Kind kinds[] = {{"open", 1}, {"write", 9}, {"fsync", 1}, {"rename", 1}, {"mmap", 1}, {"mkdir", 1}};
+
+TEST_F(FaultsTest, AnErrorAtAnyCallLosesNothing) {
+    for (const char* background : {"on", "off"}) {
+        for (const Kind& kind : kinds) {
+            int met = 0;
+            for (int at = 1;; at += kind.stride) {
+                const std::string what = cat(kind.call, " ", at, ", in the background ", background, ": ");
+                const auto outcome = with_fault(kind.call, at, "error", cat("--checkpoint-async ", background));
+                if (!outcome) break;
+                ++met;
+                // Loud: what may fail without a word is what was not to be kept.
+                if (outcome->status == 0) {
+                    EXPECT_EQ(read_file(path("first.safetensors")), read_file(path("whole.safetensors"))) << what;
+                    EXPECT_STREQ(kind.call, "rename") << what;
+                } else {
+                    EXPECT_EQ(outcome->status, 1) << what;
+                    EXPECT_TRUE(outcome->err.starts_with("error: cannot ")) << what << outcome->err;
+                }
+                expect_goes_on(what);
+                if (HasFailure()) return;
+            }
+            EXPECT_GT(met, 1) << kind.call;
+        }
+    }
+}
+
+TEST_F(FaultsTest, AnEndAtAnyCallLosesNothing) {
+    for (const Kind& kind : kinds) {
+        int met = 0;
+        for (int at = 1;; at += kind.stride) {
+            const std::string what = cat("killed at ", kind.call, " ", at, ": ");
+            const auto outcome = with_fault(kind.call, at, "kill", "--checkpoint-async on");
+            if (!outcome) break;
+            ++met;
+            EXPECT_EQ(outcome->status, 137) << what << outcome->err;
+            expect_goes_on(what);
+            if (HasFailure()) return;
+        }
+        EXPECT_GT(met, 1) << kind.call;
+    }
+}
+
+TEST_F(FaultsTest, ShortWritesAreGoneOnWith) {
+    for (int at = 1;; at += 5) {
+        const auto outcome = with_fault("write", at, "short", "--checkpoint-async on");
+        if (!outcome) break;
+        expect_success(*outcome);
+        expect_goes_on(cat("short write ", at, ": "));
+    }
+}
+
+// A process that is killed at some moment, not at a call.
+TEST_F(FaultsTest, AKillAtAnyMomentLosesNothing) {
+    std::mt19937 random(7);
+    for (int k = 0; k < 12; ++k) {
+        restore("begun", "c");
+        const double seconds = 0.002 * std::uniform_real_distribution<double>(1, 40)(random);
+        const Outcome outcome = shell(cat(PROGRAMS, "/words_train ", flags,
+                                          "--steps 100000 --checkpoint c --resume --checkpoint-every 1 --keep 2 ",
+                                          "--checkpoint-async on --threads 1 & pid=$!; sleep ", digits("%.3f", seconds),
+                                          "; kill -KILL $pid; ", "wait $pid 2>/dev/null"));
+        EXPECT_EQ(outcome.status, 137);
+        const std::vector<std::string> left = checkpoints_in(path("c"));
+        ASSERT_FALSE(left.empty());
+        for (const std::string& checkpoint : left) EXPECT_EQ(damage_in(checkpoint), "") << checkpoint;
+        // It is the state of its step: that of a run that was never killed.
+        const int step = std::stoi(left.back().substr(left.back().rfind('-') + 1));
+        expect_success(
+            run("words_train", cat(flags, "--steps ", step + 1, " --checkpoint c --resume --save a.safetensors")));
+        expect_success(run("words_train", cat(flags, "--steps ", step + 1, " --save b.safetensors")));
+        EXPECT_EQ(read_file(path("a.safetensors")), read_file(path("b.safetensors"))) << step;
+    }
+}
+
+}  // namespace faults_test
+}  // namespace thunder
+
+#endif
