@@ -33,6 +33,12 @@ std::string help_of_no_number(std::span<const float> weights) {
                "there adds it up from");
 }
 
+std::string nothing_to_learn(const ProgramSpec& program, const StepScalars& read) {
+    if (program.loss != Loss::mean || read.loss_weight > 0) return {};
+    return cat("the batch of step ", read.step,
+               " has nothing to learn from: the loss has no weight in it, as where all labels are ignored");
+}
+
 std::string loss_scale_text(const Options& o) {
     switch (o.loss_scaling) {
         case Options::LossScaling::off: return "off";

@@ -58,6 +58,9 @@ class LossScaler {
 // number: where it bounds its weight from below.
 std::string help_of_no_number(std::span<const float> weights);
 
+// Why a step has no loss: none of its samples has a weight in it; empty: some have.
+std::string nothing_to_learn(const ProgramSpec& program, const StepScalars& read);
+
 // As the command line has it: "off", "dynamic" or the number.
 std::string loss_scale_text(const Options& options);
 // Of a dynamic one: the scale of the first step, and the steps in a row after which it doubles.

@@ -115,11 +115,8 @@ struct Trainer::State {
     StepInFlight& in_flight(std::int64_t step) { return in_flights[static_cast<std::size_t>(step % 2)]; }
 
     void check_weight(const StepScalars& read) const {
-        if (program.loss != Loss::mean || read.loss_weight > 0) return;
-        world.fail_as_one(
-            cat("the batch of step ", read.step,
-                " has nothing to learn from: the loss has no weight in it, as where all labels are ignored"),
-            "look at the labels of this step");
+        if (const std::string why = nothing_to_learn(program, read); !why.empty())
+            world.fail_as_one(why, "look at the labels of this step");
     }
 
     // Notes when steps end, which is not when they are logged: ranks log a step while the next one is done already.
