@@ -169,13 +169,13 @@ func @main(%x: f32[5,1,8] input "x", %ids: i64[5,2] input "ids", %w: f32[7,4,3] 
 }
 )",
                            // a factor that is known
-             R"(
+                           R"(
 func @main(%x: f32[2,5,4] input "x") -> (%y) {
   %m = constant() {value = <f32[2,4,3] splat 0.5>} : f32[2,4,3]
   %y = matmul(%x, %m) {transpose_a = false, transpose_b = false} : f32[2,5,3]
 }
 )",
-             // dimensions that another transpose moved
+                           // dimensions that another transpose moved
                            R"(
 func @main(%x: f32[4,5,2] input "x", %ids: i64[2] input "ids", %w: f32[7,4,3] parameter "w") -> (%y) {
   %m = gather(%w, %ids) {axis = 0} : f32[2,4,3]

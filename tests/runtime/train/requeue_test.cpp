@@ -33,7 +33,7 @@ wait $pid
     }
     Outcome job() const {
         return shell("PATH=$PWD/bin:$PATH SLURM_JOB_ID=77 TRAIN=" PROGRAMS "/words_train bash " SAMPLES
-                     "/slurm/train.sbatch --feed feed.safetensors --steps 3000 --seed 4 --lr 0.01 --quiet --log "
+                     "/slurm/train.sbatch --feed feed.safetensors --steps 20000 --seed 4 --lr 0.01 --quiet --log "
                      "run.jsonl");
     }
 };
@@ -43,13 +43,14 @@ TEST_F(RequeueTest, ARunOfThreeJobsIsTheUninterruptedOne) {
         const Outcome outcome = job();
         EXPECT_EQ(outcome.status, 138) << outcome.err;
         EXPECT_EQ(outcome.out, "out of time: the job goes back into the queue\n");
-        EXPECT_LT(read_log("run.jsonl").size(), 3000U);
+        EXPECT_LT(read_log("run.jsonl").size(), 20000U);
     }
     const Outcome last = job();
     EXPECT_EQ(last.status, 0) << last.err;
     EXPECT_EQ(last.out, "");
     EXPECT_EQ(read_file(path("queue")), "requeue 77\nrequeue 77\n");
-    expect_success(run("words_train", "--feed feed.safetensors --steps 3000 --seed 4 --lr 0.01 --quiet --log a.jsonl"));
+    expect_success(
+        run("words_train", "--feed feed.safetensors --steps 20000 --seed 4 --lr 0.01 --quiet --log a.jsonl"));
     EXPECT_EQ(without_times(read_file(path("run.jsonl"))), without_times(read_file(path("a.jsonl"))));
     // What is wrong does not come back for ever.
     std::filesystem::remove(path("feed.safetensors"));
