@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "cli/data.h"
 #include "cli/runtime_errors.h"
 #include "compiler/support/error.h"
 #include "data/corpus.h"
 #include "data/token_file.h"
+#include "data/weighted_path.h"
 
 namespace thunderc {
 namespace {
@@ -27,16 +29,11 @@ struct Source {
 
 // PATH:WEIGHT; a path alone has the weight 1.
 Source source_of(const std::string& text) {
-    Source source{text};
-    if (const std::size_t colon = text.rfind(':'); colon != std::string::npos) {
-        char* end = nullptr;
-        const std::string weight = text.substr(colon + 1);
-        source.weight = std::strtod(weight.c_str(), &end);
-        source.path = text.substr(0, colon);
-        if (weight.empty() || *end != '\0' || !(source.weight > 0) || !std::isfinite(source.weight))
-            fail_usage(fmt::format("{} is not PATH:WEIGHT with a weight above 0", text),
-                       "a.bin:0.7 b.bin:0.3, for example");
-    }
+    constexpr const char* help = "a.bin:0.7 b.bin:0.3, for example";
+    const thunder::WeightedPath named = thunder::weighted_path(text, help);
+    if (!named.weight && text.find(':') != std::string::npos && !std::filesystem::exists(text))
+        fail_usage(fmt::format("{} is not PATH:WEIGHT with a weight above 0", text), help);
+    Source source{named.path, named.weight.value_or(1)};
     for (const std::string& path : thunder::token_files_of(source.path)) {
         const thunder::TokenFile file(path);
         source.tokens += file.count();

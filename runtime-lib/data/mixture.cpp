@@ -2,7 +2,6 @@
 #include "data/mixture.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "data/fingerprint.h"
+#include "data/weighted_path.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/json.h"
@@ -25,26 +25,8 @@ constexpr const char* mixture_help = "--data a.bin, or --data a.bin:0.7,b.bin:0.
 constexpr const char* schedule_help =
     "[{\"step\": 0, \"data\": \"a.bin:0.7,b.bin:0.3\"}, {\"step\": 1000, \"data\": \"b.bin\"}]";
 
-struct WeightedPath {
-    std::string path;
-    std::optional<double> weight;
-};
-
 bool exists(const std::string& path) {
     return is_file(path) || is_folder(path);
-}
-
-WeightedPath parse_entry(const std::string& text) {
-    const std::size_t colon = text.rfind(':');
-    if (colon == std::string::npos || exists(text)) return {text, std::nullopt};
-    double weight = 0;
-    const char* const last = text.data() + text.size();
-    const auto [end, error] = std::from_chars(text.data() + colon + 1, last, weight);
-    if (error != std::errc() || end != last) return {text, std::nullopt};
-    // Sums and products of what is within these are numbers.
-    if (!(weight >= 1e-100 && weight <= 1e100))
-        fail_usage(cat("the weight of ", text.substr(0, colon), " is ", text.substr(colon + 1)), mixture_help);
-    return {text.substr(0, colon), weight};
 }
 
 std::vector<WeightedPath> parse_entries(const std::string& data) {
@@ -54,7 +36,7 @@ std::vector<WeightedPath> parse_entries(const std::string& data) {
     for (std::size_t begin = 0; begin <= data.size();) {
         const std::size_t end = std::min(data.find(',', begin), data.size());
         if (end == begin) fail_usage(cat("--data ", data, " names nothing between two commas"), mixture_help);
-        entries.push_back(parse_entry(data.substr(begin, end - begin)));
+        entries.push_back(weighted_path(data.substr(begin, end - begin), mixture_help));
         begin = end + 1;
     }
     return entries;

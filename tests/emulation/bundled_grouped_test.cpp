@@ -4,6 +4,7 @@
 
 #include "device/api.h"
 #include "emulation/bundled.h"
+#include "runtime/kernels/grouped_cases.h"
 
 namespace thunder {
 
@@ -33,45 +34,22 @@ void BundledGrouped::check_grouped(const GroupedCase& c, bool transpose) {
     const std::vector<T> x0 = stored<T>(x), w0 = stored<T>(w), y0 = stored<T>(y);
     const std::vector<C> before = stored<C>(w);
     std::vector<double> expected(y.size()), sums(w.size());
-    for (std::int64_t row = 0; row < c.rows; ++row)
-        for (std::int64_t o = 0; o < c.out; ++o)
-            for (std::int64_t i = 0; i < c.in; ++i) {
-                const std::int64_t e = wanted[static_cast<std::size_t>(row)];
-                const auto at =
-                    static_cast<std::size_t>(transpose ? (e * c.in + i) * c.out + o : (e * c.out + o) * c.in + i);
-                const auto from = static_cast<std::size_t>(row * c.in + i),
-                           to = static_cast<std::size_t>(row * c.out + o);
-                const auto factor = static_cast<double>(wide(x0[from]));
-                expected[to] += factor * static_cast<double>(wide(w0[at]));
-                sums[at] += factor * static_cast<double>(wide(y0[to]));
-            }
+    const testing::GroupedForm form{c.rows, c.groups, c.in, c.out, transpose};
+    form.for_each_product(wanted, [&](std::size_t from, std::size_t at, std::size_t to) {
+        const auto factor = static_cast<double>(wide(x0[from]));
+        expected[to] += factor * static_cast<double>(wide(w0[at]));
+        sums[at] += factor * static_cast<double>(wide(y0[to]));
+    });
     // f32: each of up to 300 additions rounds; narrow types are rounded to 8 or 11 bits once more
     const double relative = std::is_same_v<C, float> ? 2e-6 : std::is_same_v<C, bf16> ? 0x1p-8 : 0x1p-10;
-    grouped_linear({.y = result.data(),
-                    .x = rows.data(),
-                    .weight = weight.data(),
-                    .ids = index.data(),
-                    .transpose = transpose,
-                    .rows = c.rows,
-                    .groups = c.groups,
-                    .in = c.in,
-                    .out = c.out},
-                   stream);
+    grouped_linear(form.forward(result.data(), rows.data(), weight.data(), index.data()), stream);
     expect_close(result.values(), expected, relative, std::sqrt(static_cast<double>(c.in)), "y");
     for (const bool add : {false, true}) {
         Buffer<C> dweight("dweight", before);
         std::vector<double> with_before = sums;
         for (std::size_t k = 0; add && k < sums.size(); ++k) with_before[k] += static_cast<double>(wide(before[k]));
-        grouped_linear_backward_weight({.dweight = dweight.data(),
-                                        .dy = dy.data(),
-                                        .x = rows.data(),
-                                        .ids = index.data(),
-                                        .mode = add ? WriteMode::add : WriteMode::overwrite,
-                                        .transpose = transpose,
-                                        .rows = c.rows,
-                                        .groups = c.groups,
-                                        .in = c.in,
-                                        .out = c.out},
+        grouped_linear_backward_weight(form.backward(dweight.data(), dy.data(), rows.data(), index.data(),
+                                                     add ? WriteMode::add : WriteMode::overwrite),
                                        stream);
         expect_close(dweight.values(), with_before, relative, std::sqrt(static_cast<double>(c.rows)), "dweight");
     }

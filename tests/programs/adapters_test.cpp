@@ -72,7 +72,6 @@ class Adapters : public testing::TestWithParam<Case> {};
 
 TEST_P(Adapters, TrainAsPeftTrainsThem) {
     const Case& c = GetParam();
-    if (c.ranks > 1 && std::string(MPIRUN).empty()) GTEST_SKIP() << "there is no MPI";
     const nlohmann::json reference = reference_of(c);
     const std::string base = reference.at("base");
     const GeneratedProgram program(

@@ -5,6 +5,7 @@
 #include "check.h"
 #include "device/api.h"
 #include "device/cpu/bf16.h"
+#include "grouped_cases.h"
 
 namespace thunder {
 namespace grouped_test {
@@ -49,19 +50,8 @@ class Grouped : public ::testing::TestWithParam<std::tuple<Case, bool>> {
     const std::vector<float> x = random(c.rows * c.in, 1), weight = random(c.groups * c.in * c.out, 2),
                              y = random(c.rows * c.out, 3);
 
-    std::size_t matrix_at(std::int64_t row, std::int64_t o, std::int64_t i) const {
-        const std::int64_t e = ids[static_cast<std::size_t>(row)];
-        return static_cast<std::size_t>(transpose ? (e * c.in + i) * c.out + o : (e * c.out + o) * c.in + i);
-    }
-    // Calls body(element of x, of the weight, of y) for each product.
-    template <typename Body>
-    void for_each_product(Body&& body) const {
-        for (std::int64_t row = 0; row < c.rows; ++row)
-            for (std::int64_t o = 0; o < c.out; ++o)
-                for (std::int64_t i = 0; i < c.in; ++i)
-                    body(static_cast<std::size_t>(row * c.in + i), matrix_at(row, o, i),
-                         static_cast<std::size_t>(row * c.out + o));
-    }
+    const testing::GroupedForm form{c.rows, c.groups, c.in, c.out, transpose};
+
     template <typename Body>
     static void with_threads(Body&& body) {
         for (const int threads : {1, 2, 3}) {
@@ -72,14 +62,14 @@ class Grouped : public ::testing::TestWithParam<std::tuple<Case, bool>> {
     }
     std::vector<double> forward(const std::vector<float>& from, const std::vector<float>& by) const {
         std::vector<double> sums(y.size());
-        for_each_product([&](std::size_t i, std::size_t w, std::size_t o) {
+        form.for_each_product(ids, [&](std::size_t i, std::size_t w, std::size_t o) {
             sums[o] += static_cast<double>(from[i]) * static_cast<double>(by[w]);
         });
         return sums;
     }
     std::vector<double> backward(const std::vector<float>& from, const std::vector<float>& dy) const {
         std::vector<double> sums(weight.size());
-        for_each_product([&](std::size_t i, std::size_t w, std::size_t o) {
+        form.for_each_product(ids, [&](std::size_t i, std::size_t w, std::size_t o) {
             sums[w] += static_cast<double>(from[i]) * static_cast<double>(dy[o]);
         });
         return sums;
@@ -109,15 +99,7 @@ TEST_P(Grouped, Forward) {
     const std::vector<double> expected = forward(x, weight);
     with_threads([&](Stream& stream) {
         std::vector<float> out = y;
-        GroupedLinear call{.y = out.data(),
-                           .x = x.data(),
-                           .weight = weight.data(),
-                           .ids = ids.data(),
-                           .transpose = transpose,
-                           .rows = c.rows,
-                           .groups = c.groups,
-                           .in = c.in,
-                           .out = c.out};
+        GroupedLinear call = form.forward(out.data(), x.data(), weight.data(), ids.data());
         grouped_linear(call, stream);
         expect_close(out, expected, relative(c.in), size(c.in), "y");
         const std::vector<float> first = out;
@@ -134,17 +116,7 @@ TEST_P(Grouped, BackwardWeight) {
             for (std::size_t k = 0; k < expected.size(); ++k) expected[k] += static_cast<double>(weight[k]);
         with_threads([&](Stream& stream) {
             std::vector<float> out = weight;
-            grouped_linear_backward_weight({.dweight = out.data(),
-                                            .dy = y.data(),
-                                            .x = x.data(),
-                                            .ids = ids.data(),
-                                            .mode = mode,
-                                            .transpose = transpose,
-                                            .rows = c.rows,
-                                            .groups = c.groups,
-                                            .in = c.in,
-                                            .out = c.out},
-                                           stream);
+            grouped_linear_backward_weight(form.backward(out.data(), y.data(), x.data(), ids.data(), mode), stream);
             expect_close(out, expected, relative(c.rows), size(c.rows), "dweight");
         });
     }
@@ -158,16 +130,7 @@ TEST_P(Grouped, OfBf16) {
     Device device(2);
     Stream stream(device);
     std::vector<bf16> out = narrow_y, dweight = narrow_weight;
-    grouped_linear({.y = out.data(),
-                    .x = narrow_x.data(),
-                    .weight = narrow_weight.data(),
-                    .ids = ids.data(),
-                    .transpose = transpose,
-                    .rows = c.rows,
-                    .groups = c.groups,
-                    .in = c.in,
-                    .out = c.out},
-                   stream);
+    grouped_linear(form.forward(out.data(), narrow_x.data(), narrow_weight.data(), ids.data()), stream);
     const auto expect_rounded = [](const std::vector<float>& got, const std::vector<double>& expected, std::int64_t n) {
         for (std::size_t k = 0; k < got.size(); ++k)
             ASSERT_NEAR(got[k], expected[k], 0x1p-8 * std::abs(expected[k]) + 2 * relative(n) * size(n)) << k;
@@ -175,16 +138,7 @@ TEST_P(Grouped, OfBf16) {
     expect_rounded(widened(out), expected_y, c.in);
     for (const WriteMode mode : {WriteMode::overwrite, WriteMode::add}) {
         std::vector<bf16> sums = dweight;
-        grouped_linear_backward_weight({.dweight = sums.data(),
-                                        .dy = narrow_y.data(),
-                                        .x = narrow_x.data(),
-                                        .ids = ids.data(),
-                                        .mode = mode,
-                                        .transpose = transpose,
-                                        .rows = c.rows,
-                                        .groups = c.groups,
-                                        .in = c.in,
-                                        .out = c.out},
+        grouped_linear_backward_weight(form.backward(sums.data(), narrow_y.data(), narrow_x.data(), ids.data(), mode),
                                        stream);
         std::vector<double> expected = expected_weight;
         if (mode == WriteMode::add)

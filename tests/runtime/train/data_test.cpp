@@ -12,7 +12,25 @@
 namespace thunder {
 namespace data_test {
 
-using TokenFileTest = InFolder;
+class TokenFileTest : public InFolder {
+  protected:
+    // Whatever it is cut to, and whichever byte is another one; the sections from `sections` on by themselves, too.
+    void expect_refused(const std::string& whole, std::size_t sections) const {
+        for (std::size_t length = 0; length < whole.size(); ++length) {
+            write_file(path("y.bin"), whole.substr(0, length));
+            EXPECT_NE(error_of([&] { TokenFile(path("y.bin")); }), "") << length;
+        }
+        for (std::size_t at = 0; at < whole.size(); ++at) {
+            std::string changed = whole;
+            changed[at] = static_cast<char>(changed[at] ^ 0x10);
+            write_file(path("y.bin"), changed);
+            EXPECT_NE(error_of([&] { TokenFile(path("y.bin")).verify(); }), "") << at;
+            if (at >= sections) {
+                EXPECT_NE(error_of([&] { TokenFile(path("y.bin")).verify_sections(); }), "") << at;
+            }
+        }
+    }
+};
 
 void pack(const std::string& path, std::uint64_t vocabulary, const std::vector<std::uint32_t>& ids) {
     TokenFileWriter writer(path, vocabulary);
@@ -49,16 +67,7 @@ TEST_F(TokenFileTest, GivesBackWhatWasWritten) {
 TEST_F(TokenFileTest, RefusesWhatIsCutOrChanged) {
     pack(path("x.bin"), 300, numbers(20, 300));
     const std::string whole = read_file(path("x.bin"));
-    for (std::size_t length = 0; length < whole.size(); ++length) {
-        write_file(path("y.bin"), whole.substr(0, length));
-        EXPECT_NE(error_of([&] { TokenFile(path("y.bin")); }), "") << length;
-    }
-    for (std::size_t at = 0; at < whole.size(); ++at) {
-        std::string changed = whole;
-        changed[at] = static_cast<char>(changed[at] ^ 0x10);
-        write_file(path("y.bin"), changed);
-        EXPECT_NE(error_of([&] { TokenFile(path("y.bin")).verify(); }), "") << at;
-    }
+    expect_refused(whole, whole.size());
     const std::string name = path("y.bin");
     write_file(name, whole.substr(0, 99));
     EXPECT_EQ(error_of([&] { TokenFile file(name); }),
@@ -147,19 +156,7 @@ TEST_F(TokenFileTest, KeepsDocumentsAndWhatIsTrainedOn) {
 TEST_F(TokenFileTest, RefusesWhatIsCutOrChangedBehindTheTokens) {
     pack_documents(path("x.bin"), 200, 300, true);
     const std::string whole = read_file(path("x.bin"));
-    for (std::size_t length = 0; length < whole.size(); ++length) {
-        write_file(path("y.bin"), whole.substr(0, length));
-        EXPECT_NE(error_of([&] { TokenFile(path("y.bin")); }), "") << length;
-    }
-    for (std::size_t at = 0; at < whole.size(); ++at) {
-        std::string changed = whole;
-        changed[at] = static_cast<char>(changed[at] ^ 0x10);
-        write_file(path("y.bin"), changed);
-        EXPECT_NE(error_of([&] { TokenFile(path("y.bin")).verify(); }), "") << at;
-        if (at >= 64 + 400) {
-            EXPECT_NE(error_of([&] { TokenFile(path("y.bin")).verify_sections(); }), "") << at;
-        }
-    }
+    expect_refused(whole, 64 + 400);
     const std::string name = path("y.bin");
     write_file(name, whole.substr(0, whole.size() - 8));
     EXPECT_EQ(error_of([&] { TokenFile file(name); }),

@@ -297,9 +297,7 @@ TEST_F(TokenSamplesTest, ATrillionTokensTakeNoMemory) {
     sum.add(&header, sizeof header - 8);
     header.header_checksum = sum.value();
     write_file(path("large.bin"), std::string(reinterpret_cast<const char*>(&header), sizeof header));
-    std::error_code error;
-    std::filesystem::resize_file(path("large.bin"), sizeof header + header.count, error);
-    if (error) GTEST_SKIP() << "no file may be that large here: " << error.message();
+    std::filesystem::resize_file(path("large.bin"), sizeof header + header.count);
     options.data = path("large.bin");
     const auto source = open();
     std::vector<std::byte> batch(batch_bytes);
