@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, Pt2Operators,
 // tell, nor what of writes is a copy.
 INSTANTIATE_TEST_SUITE_P(Traced, Pt2Operators,
                          testing::Values("elementwise.pt", "activations.pt", "shapes.pt", "reductions.pt",
-                                         "products.pt", "indices.pt", "losses.pt", "windows.pt"),
+                                         "products.pt", "indices.pt", "losses.pt", "windows.pt", "complex.pt"),
                          [](const auto& info) {
                              return std::string(info.param).substr(0, std::string(info.param).find('.'));
                          });

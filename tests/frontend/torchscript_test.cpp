@@ -136,6 +136,36 @@ TEST(TorchScript, TiedAndFrozenParameters) {
     EXPECT_TRUE(warned("has numbers in common with turned"));
 }
 
+// Every second number of a storage, from the first on: as pairs of real ones.
+TEST(TorchScript, BuffersOfComplexNumbers) {
+    const auto held = [](const std::string& declared) {
+        Entries entries = script_of(
+            "  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n"
+            "    return torch.view_as_real(torch.mul(torch.view_as_complex(x), self.turns))\n");
+        std::string& code = entries["m/code/__torch__.py"];
+        const std::string list = declared + " = [";
+        const std::size_t at = code.find(list) + list.size();
+        code.insert(at, "\"turns\", ");
+        PickleText data;
+        data.begin_object("__torch__", "M").text("weight").tensor("FloatStorage", "0", {2, 3}, true);
+        data.text("turns").tensor("ComplexFloatStorage", "2", {2}, {2}, false, 1, 4).end_object();
+        entries["m/data.pkl"] = data.end();
+        entries["m/data/2"] = floats({1, 2, 3, 4, 5, 6, 7, 8});
+        return entries;
+    };
+    const TemporaryFile file("complex.pt");
+    write_zip(file.path(), held("__buffers__"));
+    const Module module = import_model(file.path(), with_input("x", "f32", {2, 2}));
+    EXPECT_EQ(stored_numbers(module.main().argument_info.back(), Type::tensor(DType::f32, {2, 2})).f,
+              (std::vector<double>{3, 4, 7, 8}));
+    EXPECT_EQ(module.main().type(module.main().results.front()).dims, (Dims{2, 2}));
+    EXPECT_EQ(error_of([&] {
+                  imported(held("__parameters__"), with_input("x", "f32", {2, 2}));
+              }),
+              "error: the parameter turns is of complex numbers\n"
+              "help: keep its real and imaginary parts as two parameters\n");
+}
+
 TEST(TorchScript, InputsWithinOthers) {
     CompileOptions options = with_input("h.0", "f32", {2, 2});
     options.inputs["h.1"] = options.inputs["l.0"] = options.inputs["l.1"] = options.inputs["h.0"];

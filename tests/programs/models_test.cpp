@@ -52,6 +52,7 @@ const Case cases[] = {
     {"unet_script", "unet", "script.loss", "--input 'image=f32[4,2,8,8]' --input 'target=i64[4,8,8]'"},
     {"gpt_heads_ts", "gpt_heads", "ts.loss", ""},
     {"bert_ts", "bert", "ts.logits", ""},
+    {"llama_complex_ts", "llama_complex", "ts.loss", ""},  // a buffer of complex numbers
     {"mamba_ts", "mamba", "ts.loss", ""},
     {"transformer_ts", "transformer", "ts.loss", ""},
     {"resnet_eval_noopt", "resnet_eval", "noopt_dyn.logits", "--batch 4"},

@@ -27,8 +27,8 @@ Parts parts_of(const Binding& binding) {
 Parts operand(Node& n, std::string_view name) {
     const Argument* given = n.argument(name);
     const Binding value = given == nullptr ? Binding{} : n.importer().resolve(*given);
-    if (value.kind == Binding::Kind::complex || value.kind == Binding::Kind::tensor) return parts_of(value);
-    return {n.operand(name, DType::f32), {}};
+    if (value.kind == Binding::Kind::complex) return parts_of(value);
+    return {n.operand(name, DType::f32), {}};  // of integers too
 }
 
 Value sum(Builder& b, Value x, Value y) {
@@ -263,7 +263,7 @@ void import_complex(Node& n, const OpImporter& importer, std::unordered_map<std:
     if (writes_in_place(call.target) || (!bilinear && !is_one_of(op, moves_parts)))
         n.fail(fmt::format("{} of complex numbers is not supported", call.target),
                "compute with real numbers: torch.view_as_real gives pairs of them");
-    std::vector<std::string> operands, results;
+    std::vector<std::string> operands;
     const auto collect = [&](const Argument& argument, std::vector<std::string>& to) {
         if (argument.kind == Argument::Kind::name) to.push_back(argument.text);
         for (const Argument& item : argument.items)
@@ -271,7 +271,15 @@ void import_complex(Node& n, const OpImporter& importer, std::unordered_map<std:
     };
     for (const NamedArgument& argument : call.arguments)
         if (argument.name != "condition") collect(argument.value, operands);
-    for (const Argument& result : call.results) collect(result, results);
+    const auto results = [&] {  // once there are: an open list is as long as what is given
+        std::vector<std::string> out;
+        for (const Argument& result : call.results) {
+            collect(result, out);
+            for (std::size_t k = 0; is_open(result) && names.contains(item_of(result, k)); ++k)
+                out.push_back(item_of(result, k));
+        }
+        return out;
+    };
     std::map<std::string, Binding> whole;  // of the operands that are given another value, what they are
     for (const std::string& name : operands) {
         const Binding& is = names.at(name);
@@ -285,7 +293,7 @@ void import_complex(Node& n, const OpImporter& importer, std::unordered_map<std:
     const auto imported = [&] {
         importer.import(n);
         std::vector<Value> out;
-        for (const std::string& name : results) out.push_back(names.at(name).value);
+        for (const std::string& name : results()) out.push_back(names.at(name).value);
         return out;
     };
     const auto restore = [&] {
@@ -313,7 +321,8 @@ void import_complex(Node& n, const OpImporter& importer, std::unordered_map<std:
         }
     }
     restore();
-    for (std::size_t k = 0; k < results.size(); ++k) names[results[k]] = complex_of(parts[0][k], parts[1][k]);
+    const std::vector<std::string> given = results();
+    for (std::size_t k = 0; k < given.size(); ++k) names[given[k]] = complex_of(parts[0][k], parts[1][k]);
 }
 
 }  // namespace thunderc::aten

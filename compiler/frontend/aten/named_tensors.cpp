@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "compiler/frontend/aten/complex.h"
 #include "compiler/frontend/aten/importer.h"
@@ -21,9 +23,61 @@ const char* word_of(NamedTensor::Kind kind) {
                                                 : "constant";
 }
 
-// A number of the code, which torch has in double: it is no tensor that is computed in f32.
-bool is_number(const NamedTensor& tensor) {
-    return tensor.kind == NamedTensor::Kind::constant && tensor.stored.dims.empty();
+// A tensor with what the archive has for it.
+struct Found {
+    const NamedTensor* of;
+    StoredTensor stored;  // complex numbers as pairs
+    std::string place;    // "" where the archive has no numbers
+
+    bool is_parameter() const { return of->kind == NamedTensor::Kind::parameter; }
+    bool is_complex() const { return part_of_complex(of->stored.type) != ScalarType::unknown; }
+    // A number of the code, which torch has in double: it is no tensor that is computed in f32.
+    bool is_number() const { return of->kind == NamedTensor::Kind::constant && of->stored.dims.empty(); }
+    std::string what() const { return fmt::format("the {} {}", word_of(of->kind), of->name); }
+};
+
+// Names of the same numbers in the same shape are one tensor.
+struct Place {
+    std::optional<Value> argument;   // of main, once there is one
+    bool trainable = false;          // by one of its names
+    std::vector<std::string> names;  // that checkpoints have it by
+};
+
+struct FoundPlaces {
+    std::map<std::string, Place> places;
+    std::map<std::string, std::vector<const Found*>> parameters;  // by their entry of the archive
+
+    explicit FoundPlaces(std::span<const Found> all) {
+        for (const Found& one : all) {
+            if (one.place.empty()) continue;
+            Place& place = places[one.place];
+            if (one.of->kind != NamedTensor::Kind::constant) place.names.push_back(one.of->name);
+            if (!one.is_parameter()) continue;
+            place.trainable = place.trainable || one.of->requires_grad;
+            parameters[one.stored.entry].push_back(&one);
+        }
+    }
+    // A parameter that has some of the same numbers, and is another tensor; nullptr: none has.
+    const Found* beside(const Found& one, bool trainable) const {
+        const auto at = one.place.empty() ? parameters.end() : parameters.find(one.stored.entry);
+        if (at == parameters.end()) return nullptr;
+        for (const Found* other : at->second)
+            if (other->place != one.place && (!trainable || places.at(other->place).trainable) &&
+                overlap(one.stored, other->stored))
+                return other;
+        return nullptr;
+    }
+};
+
+std::vector<Found> found_in(const ZipArchive& archive, std::span<const NamedTensor> tensors) {
+    std::vector<Found> out;
+    for (const NamedTensor& tensor : tensors) {
+        Found& one = out.emplace_back(Found{&tensor, with_pairs(tensor.stored), ""});
+        one.place = place_of(archive, one.stored);
+    }
+    // Numbers that a parameter has as well are the parameter's.
+    std::stable_sort(out.begin(), out.end(), [](const Found& a, const Found& b) { return a.of->kind < b.of->kind; });
+    return out;
 }
 
 }  // namespace
@@ -31,31 +85,19 @@ bool is_number(const NamedTensor& tensor) {
 // Two names of one tensor are one parameter, which is trained where one of its names is; by the others it is read as it
 // is at each step, and has no gradient through them.
 void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, std::span<const NamedTensor> tensors) {
-    struct Place {
-        std::optional<Value> first;  // argument of main
-        bool trainable = false;
-        std::vector<std::string> names;  // of parameters that lie there
-    };
-    std::map<std::string, Place> places;
-    std::map<std::string, std::vector<const NamedTensor*>> of_storage;  // parameters, by where their bytes are
-    for (const NamedTensor& tensor : tensors)
-        if (const std::string place = place_of(*archive, tensor.stored);
-            !place.empty() && tensor.kind == NamedTensor::Kind::parameter) {
-            places[place].names.push_back(tensor.name);
-            places[place].trainable = places[place].trainable || tensor.requires_grad;
-            of_storage[tensor.stored.entry].push_back(&tensor);
-        }
-    Function& main = module_.main();
-    for (const NamedTensor& tensor : tensors) {
-        const bool parameter = tensor.kind == NamedTensor::Kind::parameter;
-        const std::string what = fmt::format("the {} {}", word_of(tensor.kind), tensor.name);
-        const std::string place = place_of(*archive, tensor.stored);
-        Place* at = place.empty() ? nullptr : &places[place];
-        const Type type = type_of(tensor.stored);
-        const ScalarType part = part_of_complex(tensor.stored.type);
-        const bool pairs = part != ScalarType::unknown && !parameter;
+    const std::vector<Found> all = found_in(*archive, tensors);
+    FoundPlaces found(all);
+    for (const Found& one : all) {
+        const NamedTensor& tensor = *one.of;
+        if (tensor.binding.empty()) continue;
+        const bool parameter = one.is_parameter();
+        Place* place = one.place.empty() ? nullptr : &found.places.at(one.place);
+        if (parameter && one.is_complex())
+            fail(fmt::format("{} is of complex numbers", one.what()),
+                 "keep its real and imaginary parts as two parameters");
+        const Type type = type_of(one.stored);
         const auto bound = [&](Value v) {
-            Binding out = pairs ? complex_of_pairs(builder_, v) : Binding::of(v);
+            Binding out = one.is_complex() ? complex_of_pairs(builder_, v) : Binding::of(v);
             (parameter                                  ? out.parameter
              : tensor.kind == NamedTensor::Kind::buffer ? out.buffer
                                                         : out.constant) = tensor.name;
@@ -63,50 +105,44 @@ void Importer::import_tensors(const std::shared_ptr<const ZipArchive>& archive, 
         };
         const auto bound_argument = [&](Value v) {
             // An attribute that has a gradient is the parameter itself, as in the list of a GRU's weights.
-            const bool kept = at != nullptr && at->trainable && !tensor.requires_grad;
+            const bool kept = place != nullptr && place->trainable && !tensor.requires_grad;
             bound(kept ? builder_.op("stop_gradient", {v}) : v);
         };
-        if (at != nullptr && at->first) {
-            bound_argument(*at->first);
+        if (place != nullptr && place->argument) {
+            bound_argument(*place->argument);
             continue;
         }
-        if (!parameter && !place.empty())
-            for (const NamedTensor* other : of_storage[tensor.stored.entry])
-                if (places[place_of(*archive, other->stored)].trainable && overlap(tensor.stored, other->stored))
-                    fail(fmt::format("{} has numbers in common with the parameter {}, and is another tensor: it would "
-                                     "change as that is trained, which a program does not do",
-                                     what, other->name),
-                         "make it of the parameter in forward(), or give it numbers of its own: clone() it in "
-                         "__init__");
-        if (!is_float(type.dtype) || type.elements() == 0 || is_number(tensor)) {  // nothing that is trained
-            bound(builder_.constant(ConstExpr::dense(numbers_of(archive, tensor.stored))));
+        if (const Found* other = parameter ? nullptr : found.beside(one, true); other != nullptr)
+            fail(fmt::format("{} has numbers in common with the parameter {}, and is another tensor: it would change "
+                             "as that is trained, which a program does not do",
+                             one.what(), other->of->name),
+                 "make it of the parameter in forward(), or give it numbers of its own: clone() it in __init__");
+        if (!is_float(type.dtype) || type.elements() == 0 || one.is_number()) {  // nothing that is trained
+            bound(builder_.constant(ConstExpr::dense(numbers_of(archive, one.stored))));
             continue;
         }
-        dtype(pairs ? part : tensor.stored.type, what);
+        dtype(one.stored.type, one.what());
         ArgInfo info;
         info.kind = parameter ? ArgInfo::Kind::parameter : ArgInfo::Kind::constant;
         info.names = {plain(tensor.name)};
-        info.sources = {source_of(archive, tensor.stored)};
+        info.sources = {source_of(archive, one.stored)};
         if (parameter) {
-            info.trainable = at != nullptr ? at->trainable : tensor.requires_grad;
+            info.trainable = place != nullptr ? place->trainable : tensor.requires_grad;
             std::vector<std::string> others;
-            if (at != nullptr)
-                for (const std::string& name : at->names)
+            if (place != nullptr)
+                for (const std::string& name : place->names)
                     if (name != tensor.name) others.push_back(plain(name));
             if (!others.empty())
                 report_.done("tied", tensor.name, fmt::format("also {}: one tensor", fmt::join(others, ", ")));
-            for (const NamedTensor* other : of_storage[tensor.stored.entry])
-                if (place_of(*archive, other->stored) != place && overlap(tensor.stored, other->stored)) {
-                    report_.warning("shared storage", tensor.name,
-                                    fmt::format("has numbers in common with {}, and is another tensor: the two are "
-                                                "trained apart, where the model trains them as one",
-                                                other->name));
-                    break;
-                }
+            if (const Found* other = found.beside(one, false); other != nullptr)
+                report_.warning("shared storage", tensor.name,
+                                fmt::format("has numbers in common with {}, and is another tensor: the two are trained "
+                                            "apart, where the model trains them as one",
+                                            other->of->name));
             info.aliases = {std::move(others)};
         }
-        const Value v = main.add_argument(type, value_name(tensor.name), std::move(info));
-        if (at != nullptr) at->first = v;
+        const Value v = module_.main().add_argument(type, value_name(tensor.name), std::move(info));
+        if (place != nullptr) place->argument = v;
         bound_argument(v);
     }
 }

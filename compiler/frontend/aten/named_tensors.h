@@ -11,7 +11,7 @@ namespace thunderc::aten {
 struct NamedTensor {
     enum class Kind : std::uint8_t { parameter, buffer, constant } kind = Kind::constant;
     std::string name;     // the module's: "model.norm.weight"
-    std::string binding;  // what calls know it by
+    std::string binding;  // what calls know it by; "": it is another name only, which checkpoints have
     StoredTensor stored;
     bool requires_grad = true;
 };

@@ -32,13 +32,13 @@ Layout layout_of(const StoredTensor& tensor) {
              help);
     out.end = out.offset;
     if (element_count(out.dims) > 0) {
-        out.end += 1;
+        bool beyond = __builtin_add_overflow(out.end, 1, &out.end);
         for (std::size_t d = 0; d < out.dims.size(); ++d) {
             std::int64_t reach = 0;
-            if (__builtin_mul_overflow(out.dims[d] - 1, out.strides[d], &reach) ||
-                __builtin_add_overflow(out.end, reach, &out.end))
-                fail(fmt::format("the strides of the weight {} lead out of all memory", tensor.name), help);
+            beyond = beyond || __builtin_mul_overflow(out.dims[d] - 1, out.strides[d], &reach) ||
+                     __builtin_add_overflow(out.end, reach, &out.end);
         }
+        if (beyond) fail(fmt::format("the strides of the weight {} lead out of all memory", tensor.name), help);
     }
     const Dims dense = dense_strides(out.dims);
     out.dense = true;
@@ -132,6 +132,20 @@ struct Stored {
 };
 
 }  // namespace
+
+StoredTensor with_pairs(StoredTensor tensor) {
+    const ScalarType part = part_of_complex(tensor.type);
+    if (part == ScalarType::unknown) return tensor;
+    const auto twice = [](std::int64_t& number) {  // or what leads out of all memory
+        if (__builtin_mul_overflow(number, 2, &number)) number = INT64_MAX;
+    };
+    tensor.type = part;
+    tensor.dims.push_back(2);
+    for (std::int64_t& stride : tensor.strides) twice(stride);
+    tensor.strides.push_back(1);
+    twice(tensor.offset);
+    return tensor;
+}
 
 Type type_of(const StoredTensor& tensor) {
     const std::optional<DType> dtype = dtype_of(tensor.type);

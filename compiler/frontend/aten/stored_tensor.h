@@ -22,6 +22,8 @@ struct StoredTensor {
     std::int64_t offset = 0;  // elements, into the storage
 };
 
+// Complex numbers as pairs of real ones, in one more dimension behind the others.
+StoredTensor with_pairs(StoredTensor tensor);
 // Throws UserError: of a type that is not ours, of a shape that no tensor has.
 Type type_of(const StoredTensor& tensor);
 // The elements in order, f32 or integers, not read yet; `missing` says why there are none. Throws UserError where they

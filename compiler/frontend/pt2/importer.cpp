@@ -17,8 +17,7 @@ namespace thunderc::pt2_frontend {
 Importer::Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report)
     : aten::Importer(aten::module_of(archive->path()), options, report),
       archive_(std::move(archive)),
-      program_(std::make_shared<const Program>(read_program(*archive_))),
-      weights_(archive_, program_) {}
+      program_(std::make_shared<const Program>(read_program(*archive_))) {}
 
 Module Importer::run() {
     report_.done(
@@ -27,11 +26,11 @@ Module Importer::run() {
                     program_->torch_version.empty() ? "" : " of PyTorch " + program_->torch_version, program_->schema));
     aten::refuse_unknown(program_->graph);
     refuse_changes();
-    find_statistics(program_->graph);
     import_inputs();
     import_tensors();
     import_calls(program_->graph);
     import_outputs();
+    require_numbers_of_constants();
     return finished(program_->classes);
 }
 

@@ -11,7 +11,6 @@
 
 #include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/pt2/program.h"
-#include "compiler/frontend/pt2/weights.h"
 #include "compiler/frontend/shared/dimensions.h"
 
 namespace thunderc::pt2_frontend {
@@ -29,14 +28,11 @@ class Importer final : public aten::Importer {
     void import_inputs();
     void import_tensors();
     void check_ranges(std::span<const ShapedInput> inputs) const;
-    void find_statistics(const Graph& graph);
     void import_outputs();
 
     std::shared_ptr<const ZipArchive> archive_;
     std::shared_ptr<const Program> program_;
-    Weights weights_;
     std::map<std::string, std::int64_t> symbols_;
-    std::map<std::string, bool> statistics_;  // names of the graph that batch norms have so, and whether they move them
     std::map<std::string, std::string> buffers_;  // names of the graph -> names of the model
 };
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program takes: inputs with their dimensions, parameters, buffers and constants.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <set>
 #include <tuple>
 #include <utility>
 
-#include "compiler/frontend/aten/complex.h"
 #include "compiler/frontend/pt2/guards.h"
 #include "compiler/frontend/pt2/importer.h"
 #include "compiler/frontend/pt2/shape_expression.h"
@@ -20,6 +18,41 @@ namespace {
 
 // Above what any tensor has.
 constexpr std::int64_t largest_size = std::int64_t{1} << 40;
+
+std::optional<aten::NamedTensor::Kind> kind_of(InputSpec::Kind kind) {
+    switch (kind) {
+        case InputSpec::Kind::parameter: return aten::NamedTensor::Kind::parameter;
+        case InputSpec::Kind::buffer: return aten::NamedTensor::Kind::buffer;
+        case InputSpec::Kind::constant: return aten::NamedTensor::Kind::constant;
+        default: return std::nullopt;
+    }
+}
+
+const Payload& payload_of(const Program& program, const std::string& name) {
+    const auto at = program.payloads.find(name);
+    if (at == program.payloads.end())
+        fail(fmt::format("the archive has no tensor {}", name), "the archive is damaged: save the model again");
+    if (at->second.pickled || !at->second.meta)
+        fail(fmt::format("the tensor {} is of a class of its own, which the archive keeps as a pickle", name),
+             "export a model of plain tensors: pickles are not read, since they run what is in them");
+    return at->second;
+}
+
+aten::StoredTensor stored(const std::string& name, const Payload& payload) {
+    const auto fixed = [&](const Size& size) {
+        if (!size.expression.empty() || size.value < 0)
+            fail(fmt::format("the shape of the weight {} is not fixed", name), "save the model again");
+        return size.value;
+    };
+    aten::StoredTensor out;
+    out.name = name;
+    out.entry = payload.entry;
+    out.type = payload.meta->type;
+    for (const Size& size : payload.meta->sizes) out.dims.push_back(fixed(size));
+    for (const Size& stride : payload.meta->strides) out.strides.push_back(fixed(stride));
+    out.offset = fixed(payload.meta->offset);
+    return out;
+}
 
 }  // namespace
 
@@ -134,118 +167,34 @@ void Importer::check_ranges(std::span<const ShapedInput> inputs) const {
     }
 }
 
-// Running statistics of batch norms: checkpoints have them, and --init gives others.
-void Importer::find_statistics(const Graph& graph) {
-    for (const Call& call : graph.calls) {
-        bool moves = call.target.find("batch_norm_with_update") != std::string::npos;
-        std::vector<std::string> names;
-        for (const NamedArgument& argument : call.arguments) {
-            if (argument.name == "training") moves = argument.value.integer != 0;
-            if ((argument.name == "running_mean" || argument.name == "running_var") &&
-                argument.value.kind == Argument::Kind::name)
-                names.push_back(argument.value.text);
-            if (argument.value.graph) find_statistics(*argument.value.graph);
-        }
-        if (call.target.find("batch_norm") == std::string::npos) continue;
-        for (const std::string& name : names) statistics_[name] = statistics_[name] || moves;
-    }
-}
-
-// Parameters, buffers and constants, by the signature. Two names of one tensor are one parameter, which is trained
-// where one of its names is; by the others it is read as it is at each step, and has no gradient through them.
+// Parameters, buffers and constants, by the signature.
 void Importer::import_tensors() {
-    std::map<std::string, std::size_t> first;  // argument of main, by where the tensor lies
-    std::map<std::string, std::vector<std::string>> names;
-    for (const auto& [name, payload] : program_->payloads)
-        if (payload.meta && !payload.pickled) names[weights_.place(name)].push_back(name);
-    const auto requires_grad = [&](const InputSpec& spec) {
-        const TensorMeta* of = spec.kind == InputSpec::Kind::parameter ? meta(spec.name) : nullptr;
-        return spec.kind == InputSpec::Kind::parameter && (of == nullptr || of->requires_grad);
-    };
-    std::set<std::string> trainable;  // places
-    for (const InputSpec& spec : program_->inputs)
-        if (requires_grad(spec)) trainable.insert(weights_.place(spec.target));
-    Function& main = module_.main();
+    std::vector<aten::NamedTensor> tensors;
+    std::set<std::string> named;
     for (const InputSpec& spec : program_->inputs) {
+        const std::optional<aten::NamedTensor::Kind> kind = kind_of(spec.kind);
+        if (!kind) continue;
         const bool parameter = spec.kind == InputSpec::Kind::parameter;
-        if (!parameter && spec.kind != InputSpec::Kind::buffer && spec.kind != InputSpec::Kind::constant) continue;
-        const std::string what = fmt::format("the {} {}",
-                                             parameter                              ? "parameter"
-                                             : spec.kind == InputSpec::Kind::buffer ? "buffer"
-                                                                                    : "constant",
-                                             spec.target);
+        const TensorMeta* of = meta(spec.name);
+        aten::NamedTensor& made = tensors.emplace_back();
+        made.kind = *kind;
+        made.name = spec.target;
+        made.binding = spec.name;
+        made.stored = stored(spec.target, payload_of(*program_, spec.target));
+        made.requires_grad = parameter && (of == nullptr || of->requires_grad);
+        named.insert(spec.target);
         if (spec.kind == InputSpec::Kind::buffer) buffers_[spec.name] = spec.target;
-        const Type type = weights_.type(spec.target);
-        if (!is_float(type.dtype) || type.elements() == 0) {  // nothing that is trained
-            aten::Binding fixed = aten::Binding::of(builder_.constant(ConstExpr::dense(weights_.tensor(spec.target))));
-            (spec.kind == InputSpec::Kind::buffer ? fixed.buffer : fixed.parameter) = spec.target;
-            bind(spec.name, std::move(fixed));
-            continue;
-        }
-        const std::string place = weights_.place(spec.target);
-        const bool moves_with_another = !place.empty() && trainable.contains(place) && !requires_grad(spec);
-        const auto bound = [&](Value v) {
-            aten::Binding same = aten::Binding::of(moves_with_another ? builder_.op("stop_gradient", {v}) : v);
-            (parameter ? same.parameter : same.buffer) = spec.target;
-            bind(spec.name, std::move(same));
-        };
-        if (!place.empty() && (parameter || moves_with_another)) {
-            if (const auto at = first.find(place); at != first.end()) {
-                bound(main.arguments[at->second]);
-                continue;
-            }
-        }
-        if (!parameter && !weights_.shares_storage(spec.target).empty())
-            for (const InputSpec& other : program_->inputs)
-                if (requires_grad(other) && weights_.overlap(spec.target, other.target))
-                    fail(fmt::format("{} has numbers in common with the parameter {}, and is another tensor: it would "
-                                     "change as that is trained, which a program does not do",
-                                     what, other.target),
-                         "make it of the parameter in forward(), or give it numbers of its own: clone() it in "
-                         "__init__");
-        const Payload& payload = program_->payloads.at(spec.target);
-        const ScalarType part = aten::part_of_complex(payload.meta->type);
-        const bool pairs = part != ScalarType::unknown && !parameter;
-        dtype(pairs ? part : payload.meta->type, what);
-        ArgInfo info;
-        info.kind = parameter ? ArgInfo::Kind::parameter : ArgInfo::Kind::constant;
-        if (const auto statistic = statistics_.find(spec.name); statistic != statistics_.end() && !parameter) {
-            const bool moves = statistic->second && options_.transform == Transform::train;
-            info.kind = moves ? ArgInfo::Kind::buffer : ArgInfo::Kind::parameter;
-            info.trainable = false;
-            info.init = spec.target.ends_with("var") ? ArgInfo::Init::ones : ArgInfo::Init::zeros;
-        }
-        info.names = {aten::plain(spec.target)};
-        info.sources = {weights_.source(spec.target)};
-        if (info.kind == ArgInfo::Kind::constant && !info.sources.front()->read)
-            fail(fmt::format("the numbers of {} are not in the archive", what),
-                 "constants are compiled into the program: export the model with them; those of parameters may be "
-                 "absent");
-        if (parameter) {
-            info.trainable = requires_grad(spec) || moves_with_another;
-            std::vector<std::string> others;
-            if (!place.empty())
-                for (const std::string& name : names[place])
-                    if (name != spec.target) others.push_back(aten::plain(name));
-            if (const std::string beside = weights_.shares_storage(spec.target); !beside.empty())
-                report_.warning("shared storage", spec.target,
-                                fmt::format("has numbers in common with {}, and is another tensor: the two are trained "
-                                            "apart, where the model trains them as one",
-                                            beside));
-            if (!others.empty())
-                report_.done("tied", spec.target, fmt::format("also {}: one tensor", fmt::join(others, ", ")));
-            info.aliases = {std::move(others)};
-            first.emplace(place, main.arguments.size());
-        }
-        const Value v = main.add_argument(type, value_name(spec.target), std::move(info));
-        if (moves_with_another) {
-            bound(v);
-            continue;
-        }
-        aten::Binding binding = pairs ? aten::complex_of_pairs(builder_, v) : aten::Binding::of(v);
-        (parameter ? binding.parameter : binding.buffer) = spec.target;
-        bind(spec.name, std::move(binding));
     }
+    // Of tied parameters the signature may have one name, and the list of weights has all.
+    for (const auto& [name, payload] : program_->payloads) {
+        if (!payload.meta || payload.pickled || named.contains(name)) continue;
+        aten::NamedTensor& made = tensors.emplace_back();
+        made.kind = aten::NamedTensor::Kind::parameter;
+        made.name = name;
+        made.stored = stored(name, payload);
+        made.requires_grad = false;
+    }
+    aten::Importer::import_tensors(archive_, tensors);
 }
 
 }  // namespace thunderc::pt2_frontend

@@ -25,8 +25,6 @@ class ModuleReader {
         if (root.kind != Pickled::Kind::object)
             fail(fmt::format("{} holds no module", archive_.path().string()), "save a module with torch.jit.save");
         module(root, "", 0);
-        std::stable_sort(out_.tensors.begin(), out_.tensors.end(),
-                         [](const aten::NamedTensor& a, const aten::NamedTensor& b) { return a.kind < b.kind; });
     }
 
   private:

@@ -15,7 +15,7 @@ namespace thunderc::torchscript {
 
 struct Modules {
     std::vector<std::unique_ptr<ModuleObject>> all;  // the root first, each before those within it
-    std::vector<aten::NamedTensor> tensors;          // parameters, then buffers, then other attributes
+    std::vector<aten::NamedTensor> tensors;          // parameters, buffers and other attributes
     const ModuleObject& root() const { return *all.front(); }
 };
 
