@@ -157,7 +157,7 @@ def randomized(model):
     return model
 
 
-def batches(language):
+def batches(language, rows=BATCH):
     g = torch.Generator().manual_seed(2)
     out = {}
     for k in range(STEPS):
@@ -165,10 +165,10 @@ def batches(language):
             out[f"x_{k}"] = torch.randn(4, 12, generator=g)
             out[f"labels_{k}"] = torch.randint(0, 5, (4,), generator=g)
             continue
-        ids = torch.randint(0, VOCABULARY, (BATCH, SEQ), generator=g)
+        ids = torch.randint(0, VOCABULARY, (rows, SEQ), generator=g)
         own = ids.clone()
         own[0, 3] = -100                       # a token that no loss is taken on
-        shifted = torch.cat([own[:, 1:], torch.full((BATCH, 1), -100)], 1)
+        shifted = torch.cat([own[:, 1:], torch.full((rows, 1), -100)], 1)
         out[f"input_ids_{k}"], out[f"hf_labels_{k}"], out[f"labels_{k}"] = ids, own, shifted
     return {k: v.contiguous() for k, v in out.items()}
 
@@ -266,7 +266,7 @@ def variants(name, model, fresh, folder, wanted, batch, language):
             unname(f"{folder}/{variant}.onnx")
 
 
-def make(out, name, build, language, wanted):
+def make(out, name, build, language, wanted, rows=BATCH):
     folder = f"{out}/{name}"
     os.makedirs(folder, exist_ok=True)
     torch.manual_seed(0)
@@ -275,7 +275,7 @@ def make(out, name, build, language, wanted):
     if isinstance(model, LlamaForCausalLM):
         model.tie_weights()
         fresh.tie_weights()
-    batch = batches(language)
+    batch = batches(language, rows)
     losses, norms, grads, after = train(model, batch, language, torch.float32)
     losses64, norms64, _, _ = train(model, batch, language, torch.float64)
     params, tied = named(model)

@@ -210,7 +210,8 @@ std::string GeneratedProgram::recipe() const {
 }
 
 fs::path GeneratedProgram::fixture(const std::string& file) const {
-    return fs::path(FIXTURES) / model_ / file;
+    const fs::path folder = fs::path(FIXTURES) / model_;
+    return fs::exists(folder / file) ? folder / file : folder.parent_path() / file;
 }
 
 std::vector<nlohmann::json> read_log(const fs::path& path) {

@@ -35,11 +35,11 @@ enum class Compiled : std::uint8_t { as_usual, lightly, quickly };
 class GeneratedProgram {
   public:
     // Writes and builds the program of tests/fixtures/<model>/<graph>.onnx (of those that begin with "ep": .pt2; with
-    // "ts" or "script": .pt) in a folder <name> of the build folder. Two tests may share a program: the second waits
-    // for the first, and builds only what changed. `command` is train or emit. More than one rank: a program that
-    // communicates by MPI. For another CPU the same text is built once more. The files of a program that trains on one
-    // rank are compiled as one, which takes half as long; each by itself, as users do, where it is <name>_edited, has
-    // ranks, is a library, and in the long form of the tests.
+    // "ts" or "script": .pt; a folder within a model's lacks what that has) in a folder <name> of the build folder. Two
+    // tests may share a program: the second waits for the first, and builds only what changed. `command` is train or
+    // emit. More than one rank: a program that communicates by MPI. For another CPU the same text is built once more.
+    // The files of a program that trains on one rank are compiled as one, which takes half as long; each by itself, as
+    // users do, where it is <name>_edited, has ranks, is a library, and in the long form of the tests.
     GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
                      const std::string& options, const std::string& command = "train", int ranks = 1,
                      Cpu cpu = Cpu::native, Compiled compiled = Compiled::as_usual);
