@@ -23,8 +23,10 @@ using Stored = thunder::StoredCheckpoint::Tensor;
 constexpr std::size_t portion = std::size_t{1} << 20;  // elements at a time
 
 thunder::DType dtype_in(const Stored& tensor) {
-    for (std::size_t k = 0; k < std::size(thunder::dtype_stored_names); ++k)
-        if (tensor.dtype == thunder::dtype_stored_names[k]) return static_cast<thunder::DType>(k);
+    for (std::size_t k = 0; k < std::size(thunder::dtype_stored_names); ++k) {
+        const auto dtype = static_cast<thunder::DType>(k);
+        if (tensor.dtype == thunder::dtype_stored_names[k] && !thunder::is_quantised(dtype)) return dtype;
+    }
     thunder::fail(cat(tensor.name, " is ", tensor.dtype, ", which no program of thunderc computes in"),
                   "store it as F32, BF16, F16, I64 or I32");
 }

@@ -39,7 +39,8 @@ std::map<std::string, Tensor> read_safetensors(const std::filesystem::path& path
     static const std::map<std::string, DType> known = [] {
         std::map<std::string, DType> all = {
             {"U32", DType::i64}, {"I16", DType::i32}, {"U16", DType::i32}, {"I8", DType::i32}, {"U8", DType::i32}};
-        for (const DTypeRow& row : all_dtypes()) all.emplace(row.stored, row.dtype);
+        for (const DTypeRow& row : all_dtypes())
+            if (!is_quantised(row.dtype)) all.emplace(row.stored, row.dtype);
         return all;
     }();
     std::map<std::string, Tensor> out;

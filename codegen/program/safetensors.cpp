@@ -40,6 +40,9 @@ std::vector<std::byte> encode(const Tensor& tensor) {
                 break;
             case DType::f16:
             case DType::bf16: append(out, half_bits(tensor.type.dtype, tensor.at(k))); break;
+            case DType::e4m3:
+            case DType::e5m2:
+            case DType::e8m0: throw InternalError("no value of a module is quantised");
         }
     }
     return out;

@@ -16,7 +16,7 @@ namespace {
 using Kind = DTypeRow::Kind;
 
 // In the order of the enumerators.
-constexpr std::array<DTypeRow, 8> rows = {{
+constexpr std::array<DTypeRow, 11> rows = {{
     {DType::f64, "f64", 8, Kind::floating, "double", "F64", "DOUBLE", "float64", 53, -1022,
      std::numeric_limits<double>::max(), DType::f64, false, false},
     {DType::f32, "f32", 4, Kind::floating, "float", "F32", "FLOAT", "float32", 24, -126,
@@ -24,6 +24,12 @@ constexpr std::array<DTypeRow, 8> rows = {{
     {DType::f16, "f16", 2, Kind::floating, "f16", "F16", "FLOAT16", "float16", 11, -14, 65504, DType::f32, true, false},
     {DType::bf16, "bf16", 2, Kind::floating, "bf16", "BF16", "BFLOAT16", "bfloat16", 8, -126, 0x1.fep127, DType::f32,
      true, true},
+    {DType::e4m3, "e4m3", 1, Kind::quantised, "e4m3", "F8_E4M3", "FLOAT8E4M3FN", "float8_e4m3fn", 4, -6, 448,
+     DType::f32, false, false},
+    {DType::e5m2, "e5m2", 1, Kind::quantised, "e5m2", "F8_E5M2", "FLOAT8E5M2", "float8_e5m2", 3, -14, 57344, DType::f32,
+     false, false},
+    {DType::e8m0, "e8m0", 1, Kind::scale, "e8m0", "F8_E8M0", "FLOAT8E8M0", "float8_e8m0fnu", 1, -127, 0x1p127,
+     DType::f32, false, false},
     {DType::i64, "i64", 8, Kind::integer, "std::int64_t", "I64", "INT64", "int64", 63, 0, 0, DType::i64, false, false},
     {DType::i32, "i32", 4, Kind::integer, "std::int32_t", "I32", "INT32", "int32", 31, 0, 0, DType::i32, false, false},
     {DType::u8, "u8", 1, Kind::integer, "std::uint8_t", "U8", "UINT8", "uint8", 8, 0, 0, DType::u8, false, false},
@@ -47,6 +53,12 @@ float below_f32(const DTypeRow& row) {
     return std::ldexp(1.0F, row.least_exponent - row_of(DType::f32).least_exponent);
 }
 constexpr std::uint32_t f32_infinity = 0x7f800000;
+
+// IEEE 754's formats end one exponent below the one that would follow from the least, for infinities and NaN; a type
+// that goes on to the top has numbers there instead.
+bool has_infinities(const DTypeRow& row) {
+    return std::ilogb(row.largest) <= 1 - row.least_exponent;
+}
 
 template <typename Predicate>
 std::vector<DType> those(const Predicate& predicate) {
@@ -88,20 +100,24 @@ bool is_float(DType dtype) {
     return row_of(dtype).kind == Kind::floating;
 }
 
+bool is_quantised(DType dtype) {
+    return row_of(dtype).kind == Kind::quantised || row_of(dtype).kind == Kind::scale;
+}
+
 bool is_integer(DType dtype) {
     return row_of(dtype).kind == Kind::integer;
 }
 
 bool is_narrow(DType dtype) {
-    return row_of(dtype).computes_in != dtype;
+    return is_float(dtype) && row_of(dtype).computes_in != dtype;
 }
 
 bool holds(DType to, DType from) {
     const DTypeRow &wide = row_of(to), &narrow = row_of(from);
     if (narrow.digits > wide.digits) return false;
-    if (narrow.kind != Kind::floating) return wide.kind != Kind::boolean || narrow.kind == Kind::boolean;
-    return wide.kind == Kind::floating && narrow.least_exponent >= wide.least_exponent &&
-           narrow.largest <= wide.largest;
+    const auto has_exponent = [](const DTypeRow& row) { return is_float(row.dtype) || is_quantised(row.dtype); };
+    if (!has_exponent(narrow)) return wide.kind != Kind::boolean || narrow.kind == Kind::boolean;
+    return has_exponent(wide) && narrow.least_exponent >= wide.least_exponent && narrow.largest <= wide.largest;
 }
 
 bool covers(DType dtype, DType of) {
@@ -116,12 +132,17 @@ double rounded_to(DType dtype, double value) {
     if (dtype == DType::f64) return value;
     if (dtype == DType::f32) return static_cast<float>(value);
     const DTypeRow& row = row_of(dtype);
+    check(is_float(dtype) || row.kind == Kind::quantised, "a number is rounded to a type that is no number's");
+    if (std::isinf(value) && !has_infinities(row)) return std::numeric_limits<double>::quiet_NaN();
     if (value == 0 || !std::isfinite(value)) return value;
     int exponent = 0;
     std::frexp(value, &exponent);  // value = m 2^exponent, 1/2 <= |m| < 1
     const int quantum = std::max(exponent - 1, row.least_exponent) - (row.digits - 1);
     const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
-    return std::abs(rounded) > row.largest ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
+    if (std::abs(rounded) <= row.largest) return rounded;
+    return std::copysign(
+        has_infinities(row) ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN(),
+        value);
 }
 
 std::uint16_t half_bits(DType dtype, double value) {

@@ -11,10 +11,12 @@
 
 namespace thunderc {
 
-enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean };
+enum class DType : std::uint8_t { f64, f32, f16, bf16, e4m3, e5m2, e8m0, i64, i32, u8, boolean };
 
 struct DTypeRow {
-    enum class Kind : std::uint8_t { floating, integer, boolean };
+    // `quantised`: numbers of eight bits that mean something with a scale beside them alone; `scale`: such scales. No
+    // op computes with them: calls of the runtime write them, and its products read them.
+    enum class Kind : std::uint8_t { floating, quantised, scale, integer, boolean };
 
     DType dtype;
     std::string_view name;  // in text IR and on the command line; the runtime's, too
@@ -24,8 +26,9 @@ struct DTypeRow {
     std::string_view stored;  // in safetensors
     std::string_view onnx;    // in ONNX's TensorProto
     std::string_view torch;   // in PyTorch
-    // Digits in base 2, with the one that is not stored. Of floating point: the least exponent of a normal number, 2^e,
-    // and the largest number.
+    // Digits in base 2, with the one that is not stored. Of floating point, and of what is quantised: the least
+    // exponent of a normal number, 2^e, and the largest number; what lies past it is infinite or, in e4m3 (the form
+    // that is called e4m3fn), no number.
     int digits;
     int least_exponent;
     double largest;
@@ -43,8 +46,9 @@ std::span<const DTypeRow> all_dtypes();
 std::string_view name_of(DType dtype);  // "f32", "bool"
 std::optional<DType> parse_dtype(std::string_view name);
 std::size_t size_of(DType dtype);
-bool is_float(DType dtype);
-bool is_integer(DType dtype);  // i64, i32, u8; a boolean is neither
+bool is_float(DType dtype);      // what is quantised is not
+bool is_quantised(DType dtype);  // or a scale of it: no value of a module has such a type
+bool is_integer(DType dtype);    // i64, i32, u8; a boolean is neither
 // Storage alone: what is computed with it is widened first, and rounded when it is stored.
 bool is_narrow(DType dtype);
 // Whether every number of `from` is one of `to`.
@@ -54,8 +58,8 @@ bool holds(DType to, DType from);
 bool covers(DType dtype, DType of);
 // How far a number may be rounded, of its size: half a unit in the last place. Of floating point.
 double rounding_of(DType dtype);
-// A number between two of this type goes to the nearer one, ties to even; past the largest it is infinite. Of floating
-// point.
+// A number between two of this type goes to the nearer one, ties to even; past the largest it is infinite, or no number
+// in a type without infinities. Of floating point, and of what is quantised.
 double rounded_to(DType dtype, double value);
 // The bits of a number of this type of 16 bits, and back; what lies between two is rounded.
 std::uint16_t half_bits(DType dtype, double value);

@@ -52,6 +52,9 @@ void for_storing(DType dtype, const Tensor& t, const Each& each) {
             return each([&](std::byte* at, std::size_t k) { put(at, static_cast<std::uint8_t>(t.i[k] != 0)); });
         case DType::f16:
         case DType::bf16: return each([&](std::byte* at, std::size_t k) { put(at, half_bits(dtype, t.f[k])); });
+        case DType::e4m3:
+        case DType::e5m2:
+        case DType::e8m0: break;
     }
     throw InternalError(fmt::format("no planned program holds {}", name_of(dtype)));
 }
@@ -71,6 +74,9 @@ void for_loading(DType dtype, Tensor& t, const Each& each) {
         case DType::bf16:
             return each(
                 [&](const std::byte* at, std::size_t k) { t.f[k] = half_value(dtype, take<std::uint16_t>(at)); });
+        case DType::e4m3:
+        case DType::e5m2:
+        case DType::e8m0: break;
     }
     throw InternalError(fmt::format("no planned program holds {}", name_of(dtype)));
 }

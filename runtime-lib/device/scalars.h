@@ -21,6 +21,20 @@ struct f16 {  // NOLINT(readability-identifier-naming)
     std::uint16_t bits;
 };
 
+// Numbers of eight bits, which mean something with a scale beside them (device/fp8.h): four bits of exponent and three
+// of fraction without infinities ("fn": 448 is the largest, all ones is NaN); five and two, as the upper half of an
+// f16; and a scale that is a power of two, 2^(bits - 127), without a sign or a zero, all ones is NaN. OCP 8-bit
+// Floating Point Specification (OFP8), revision 1.0, and Microscaling Formats (MX) Specification, version 1.0.
+struct e4m3 {  // NOLINT(readability-identifier-naming)
+    std::uint8_t bits;
+};
+struct e5m2 {  // NOLINT(readability-identifier-naming)
+    std::uint8_t bits;
+};
+struct e8m0 {  // NOLINT(readability-identifier-naming)
+    std::uint8_t bits;
+};
+
 // Types that are storage alone: what is computed with them is widened to f32 first, and rounded where it is stored.
 #define THUNDER_NARROW_TYPES(X) X(bf16) X(f16)
 

@@ -15,13 +15,16 @@ namespace thunder {
 // The types of elements: X(enumerator, type, name, name in safetensors, digits in base 2, the least exponent of a
 // normal number; 0 of integers). tests/kernels/dtypes_test.cpp holds this table against that of thunderc
 // (compiler/ir/dtype.h).
-#define THUNDER_DTYPES(X)                    \
-    X(f32, float, "f32", "F32", 24, -126)    \
-    X(bf16, bf16, "bf16", "BF16", 8, -126)   \
-    X(f16, f16, "f16", "F16", 11, -14)       \
-    X(i64, std::int64_t, "i64", "I64", 0, 0) \
-    X(i32, std::int32_t, "i32", "I32", 0, 0) \
-    X(u8, std::uint8_t, "u8", "U8", 0, 0)    \
+#define THUNDER_DTYPES(X)                     \
+    X(f32, float, "f32", "F32", 24, -126)     \
+    X(bf16, bf16, "bf16", "BF16", 8, -126)    \
+    X(f16, f16, "f16", "F16", 11, -14)        \
+    X(e4m3, e4m3, "e4m3", "F8_E4M3", 4, -6)   \
+    X(e5m2, e5m2, "e5m2", "F8_E5M2", 3, -14)  \
+    X(e8m0, e8m0, "e8m0", "F8_E8M0", 1, -127) \
+    X(i64, std::int64_t, "i64", "I64", 0, 0)  \
+    X(i32, std::int32_t, "i32", "I32", 0, 0)  \
+    X(u8, std::uint8_t, "u8", "U8", 0, 0)     \
     X(boolean, bool, "bool", "BOOL", 0, 0)
 
 enum class DType : std::uint8_t {
@@ -88,6 +91,10 @@ constexpr bool is_narrow(DType dtype) {
 }
 constexpr bool is_float(DType dtype) {
     return dtype == DType::f32 || is_narrow(dtype);
+}
+// Numbers with a scale beside them, or such a scale: no tensor of a model or of a file is one.
+constexpr bool is_quantised(DType dtype) {
+    return dtype == DType::e4m3 || dtype == DType::e5m2 || dtype == DType::e8m0;
 }
 
 // A tensor that a call writes. Null: the call has no such output.

@@ -8,6 +8,22 @@
 namespace thunderc::tests {
 namespace {
 
+// Numbers of eight bits mean something with a scale beside them, which no graph says in a way that could be trained.
+TEST_F(Graphs, NumbersOfEightBitsAreRefusedByTheirName) {
+    for (const std::string name : {"float8e4m3fn", "float8e5m2"}) {
+        const std::string upper = name == "float8e5m2" ? "FLOAT8E5M2" : "FLOAT8E4M3FN";
+        const std::string type = name == "float8e5m2" ? "19" : "17";
+        expect(model("g (" + name + "[2] x) => (float[2] y) { y = Cast<to = 1>(x) }"),
+               "the input x is of type " + upper + ", which is not supported\nhelp: export the model in float32\n");
+        expect(model("g (float[2] x) => (float[2] y) { z = Cast<to = " + type + ">(x) y = Cast<to = 1>(z) }"),
+               "the cast is of type " + upper + ", which is not supported\n  node: z\n  operator: Cast (to = " + type +
+                   ")\nhelp: export the model in float32\n");
+        expect(
+            model("g (float[2] x) => (float[2] y) <" + name + "[2] w = {1, 2}> { z = Cast<to = 1>(w) y = Add(x, z) }"),
+            "the tensor w is of type " + upper + ", which is not supported\nhelp: export the model in float32\n");
+    }
+}
+
 TEST_F(Graphs, WithNamesThatAreNotOne) {
     expect(model("g (float[2] x, float[3] x) => (float[2] y) { y = Relu(x) }"),
            "the graph has two inputs x\n" + damaged);

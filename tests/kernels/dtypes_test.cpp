@@ -11,6 +11,7 @@
 
 #include "compiler/ir/dtype.h"
 #include "device/cpu/narrow.h"
+#include "device/fp8.h"
 #include "device/types.h"
 
 namespace thunderc::testing {
@@ -30,11 +31,13 @@ TEST(DTypes, TheRuntimesTableIsTheCompilers) {
         EXPECT_EQ(row.stored, thunder::dtype_stored_names[k]);
         EXPECT_EQ(is_float(*here), thunder::is_float(dtype));
         EXPECT_EQ(is_narrow(*here), thunder::is_narrow(dtype));
+        EXPECT_EQ(is_quantised(*here), thunder::is_quantised(dtype));
         EXPECT_EQ(is_narrow(*here) || *here == DType::f32, row.of_products);
         EXPECT_FALSE(row.cpp.empty());
-        if (!is_float(*here)) continue;
+        if (!is_float(*here) && !is_quantised(*here)) continue;
         EXPECT_EQ(row.digits, thunder::dtype_digits[k]);
         EXPECT_EQ(row.least_exponent, thunder::dtype_least_exponents[k]);
+        if (is_quantised(*here)) continue;
         EXPECT_EQ(covers(*here, DType::f32), !thunder::has_less_range(dtype));
     }
     for (const DTypeRow& row : all_dtypes())  // kernels of the reference compute in double, and nothing is stored so
@@ -104,6 +107,35 @@ TEST(DTypes, NarrowNumbersAreWhatTheirBitsMeanAndRoundToTheNearest) {
 #define CHECK_NARROW(type) check_narrow<thunder::type>(row_of(*parse_dtype(#type)));
     THUNDER_NARROW_TYPES(CHECK_NARROW)
 #undef CHECK_NARROW
+}
+
+// tests/runtime/kernels/fp8_test.cpp holds the runtime's conversions against what ml_dtypes makes of every number.
+template <typename T, typename Convert>
+void check_quantised(DType dtype, const Convert& convert) {
+    SCOPED_TRACE(name_of(dtype));
+    std::mt19937 any(7);
+    std::uniform_real_distribution<float> exponent(-20, 18);
+    for (int k = 0; k < 1000000; ++k) {
+        const auto bits = static_cast<std::uint32_t>(any());
+        const float x = k % 2 == 0 ? std::bit_cast<float>(bits) : std::copysign(std::exp2(exponent(any)), k % 4 - 2.F);
+        const double ours = rounded_to(dtype, static_cast<double>(x));
+        const float theirs = thunder::to_float(convert(x));
+        if (std::isnan(ours))
+            ASSERT_TRUE(std::isnan(theirs)) << x;
+        else
+            ASSERT_EQ(ours, static_cast<double>(theirs)) << x;
+    }
+    EXPECT_EQ(row_of(dtype).largest, static_cast<double>(thunder::to_float(thunder::quantised<T>(INFINITY))));
+    EXPECT_TRUE(holds(DType::f32, dtype) && holds(DType::bf16, dtype) && !holds(dtype, DType::bf16));
+}
+
+TEST(DTypes, QuantisedNumbersAreTheCompilers) {
+    const auto lose = thunder::Overflow::lose;
+    check_quantised<thunder::e4m3>(DType::e4m3, [&](float x) { return thunder::to_e4m3(x, lose); });
+    check_quantised<thunder::e5m2>(DType::e5m2, [&](float x) { return thunder::to_e5m2(x, lose); });
+    EXPECT_TRUE(holds(DType::f16, DType::e5m2) && holds(DType::f16, DType::e4m3));
+    EXPECT_FALSE(holds(DType::f16, DType::e8m0));
+    EXPECT_FALSE(holds(DType::e4m3, DType::e5m2) || holds(DType::e5m2, DType::e4m3));
 }
 
 // One number as the compiler converts it: by the processor's instruction, or by GCC's own library where it has none.

@@ -69,6 +69,11 @@ TEST_F(UserFile, Types) {
     expect_refused("\"alpha\": \"f32[C]\"", "\"alpha\": \"f16[C]\"",
                    "my.json, snake, alpha: functions that users bring take and give no f16\nhelp: write f32: where a "
                    "program computes in a narrow type, thunderc converts what such a function is given");
+    expect_refused(
+        "\"alpha\": \"f32[C]\"", "\"alpha\": \"e4m3[C]\"",
+        "my.json, snake, alpha: e4m3[C] is no type\nhelp: a type is written \"f32[..., C]\": f32, i64, i32 or "
+        "bool, and in brackets its dimensions, which are letters, numbers or made of them (2*C); \"...\" in "
+        "front stands for any number of dimensions");
     expect_refused("\"outputs\": {\"y\": \"f32[..., C]\"}", "\"outputs\": {\"y\": \"f32[..., D]\"}",
                    "my.json, snake: y is f32[..., D], and no input says what D is\nhelp: a size follows from the "
                    "inputs: one of them has it as a dimension of its own");

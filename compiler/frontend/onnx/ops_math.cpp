@@ -300,9 +300,14 @@ void cast_to(Node& n, DType dtype, std::int32_t narrow) {
     n.output(0, in_range ? v : wrapped(n.b(), v, narrow), narrow);
 }
 
+std::string name_of_cast(const Node& n) {
+    const std::string& name = n.proto().name();
+    return name.empty() ? "the cast" : "the cast " + name;
+}
+
 void cast(Node& n) {
     const auto to = static_cast<std::int32_t>(n.integer("to", 1));
-    cast_to(n, n.importer().dtype(to, "the cast " + n.proto().name()), narrow_type(to));
+    cast_to(n, n.importer().dtype(to, name_of_cast(n)), narrow_type(to));
 }
 
 void cast_like(Node& n) {
@@ -313,7 +318,7 @@ void cast_like(Node& n) {
 // in the model.
 void bit_cast(Node& n) {
     const auto to = static_cast<std::int32_t>(n.integer("to", 1));
-    const DType dtype = n.importer().dtype(to, "the cast " + n.proto().name());
+    const DType dtype = n.importer().dtype(to, name_of_cast(n));
     const DType from = n.type(0).dtype;
     if (is_float(from) || is_float(dtype))
         n.fail("BitCast of floating point numbers, or to them, is not supported",
