@@ -246,11 +246,9 @@ std::vector<OutputFile> runtime_files(bool trains, bool sharded, const std::set<
 }
 
 std::span<const CallFamily> call_families() {
-    static constexpr CallFamily families[] = {{"attention", "attention_"},
-                                              {"convolution", "convolution_"},
-                                              {"grouped", "grouped_"},
-                                              {"random", "random_"},
-                                              {"reference", "reference_"}};
+    static constexpr CallFamily families[] = {
+        {"attention", "attention_"}, {"convolution", "convolution_"}, {"fp8", "fp8_"},
+        {"grouped", "grouped_"},     {"random", "random_"},           {"reference", "reference_"}};
     return families;
 }
 

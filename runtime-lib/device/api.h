@@ -14,6 +14,8 @@
 //   cross entropy    dlogits are of the type of logits; loss, dloss and lse are f32
 //   gather           any one type
 //   scatter_add      f32
+//   FP8              numbers are e4m3 or e5m2, not both factors of a product e5m2; scales and amaxes are f32; what is
+//                    quantised, and a product, is of floating point; its residual is of its type, a bias of that or f32
 //
 // All tensors are dense and row-major unless a row stride (ld_…, in elements) is given; 0 stands for "dense". Calls
 // are asynchronous on `stream`; on a CPU the compute stream is the calling thread with its OpenMP team.
@@ -281,6 +283,52 @@ struct RandomBernoulli {
     double p = 1;
 };
 void random_bernoulli(const RandomBernoulli& call, Stream& stream);
+
+// ---- FP8: numbers of eight bits, and a scale for each tensor
+// -----------------------------------------------------------
+
+// In one pass over x: q = x * *scale, rounded, what is too large becoming the largest number; the same transposed,
+// since FP8 products of GPUs read the dimension that they sum along as the inner one; and the amax, the largest |x|.
+struct Fp8Quantise {
+    Output q{};             // (rows, width)
+    Output q_transposed{};  // (width, rows); either may be null
+    Output amax{};          // one f32: becomes the largest |x| where that is larger. A NaN counts for nothing
+    Output inverse{};       // one f32: 1 / *scale, by which a product is to be multiplied
+    Input x{};              // (rows, width)
+    Input scale{};          // one f32
+    std::int64_t rows = 0, width = 0;
+    std::int64_t ld_x = 0;
+};
+void fp8_quantise(const Fp8Quantise& call, Stream& stream);
+
+// c = (a bᵀ) * (*inverse_a * *inverse_b) + bias + residual, or c += it: numbers are multiplied as they are and added up
+// in f32. A linear layer's products are all of this form: y = x Wᵀ; dx = dy W, of the transposed copy of W; dW = dyᵀ x,
+// of those of both.
+struct Fp8Product {
+    Output c{};                      // (m, n)
+    Input a{};                       // (m, k)
+    Input b{};                       // (n, k)
+    Input inverse_a{}, inverse_b{};  // one f32 each
+    WriteMode mode = WriteMode::overwrite;
+    Input bias{};      // (n)
+    Input residual{};  // (m, n); may be the same memory as c
+    std::int64_t m = 0, n = 0, k = 0;
+};
+void fp8_product(const Fp8Product& call, Stream& stream);
+
+// Delayed scaling: a scale follows from amaxes of before, so that a tensor is quantised in the pass that makes it. Of
+// each tensor: history[0] is the amax since the last update, of one rank, and 0 after this one; from the oldest at 1 to
+// the latest at the end are those of earlier updates. A tensor that nothing was quantised of since then, whose amax is
+// 0, stays as it is. device/fp8_recipe.h has the rule, docs/numerics.md whose it is.
+struct Fp8UpdateScales {
+    Output scale{};         // (tensors) f32: 1 at first
+    Output history{};       // (tensors, length) f32: 0 at first
+    Input amax{};           // (tensors) f32: the largest history[0] of all ranks; null: this rank's
+    bool latest = false;    // the scale follows from the latest amax alone, not from the largest one there is
+    float largest = 448.F;  // what that amax is to become by the scale
+    std::int64_t tensors = 0, length = 0;
+};
+void fp8_update_scales(const Fp8UpdateScales& call, Stream& stream);
 
 // ---- plain memory --------------------------------------------------------------------------------------------------
 

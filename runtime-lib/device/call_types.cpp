@@ -33,6 +33,10 @@ struct Types {
 #undef THUNDER_OR
         fail(cat(name, " of ", call, " is ", name_of(t.dtype), ", expected ", names));
     }
+    template <typename Tensor>
+    void quantised(const char* name, const Tensor& t) const {
+        either(name, t, DType::e4m3, DType::e5m2);
+    }
     void index(const char* name, const Input& t) const {
         either(name, t, DType::i64, DType::i32);
     }
@@ -193,6 +197,36 @@ void check_types(const RandomBernoulli& call) {
     types.is("seed", call.seed, DType::i64);
     types.is("draw", call.draw, DType::i64);
     types.is("numbers", call.numbers, DType::i64);
+}
+
+void check_types(const Fp8Quantise& call) {
+    const Types types{"fp8_quantise"};
+    types.quantised("q", call.q);
+    types.quantised("q_transposed", call.q_transposed);
+    if (call.q) types.is("q_transposed", call.q_transposed, call.q.dtype);
+    types.floating("x", call.x);
+    types.is("scale", call.scale, DType::f32);
+    types.is("amax", call.amax, DType::f32);
+    types.is("inverse", call.inverse, DType::f32);
+}
+
+void check_types(const Fp8Product& call) {
+    const Types types{"fp8_product"};
+    types.quantised("a", call.a);
+    types.quantised("b", call.b);
+    if (call.a.dtype == DType::e5m2) types.is("b", call.b, DType::e4m3);
+    types.floating("c", call.c);
+    types.is("inverse_a", call.inverse_a, DType::f32);
+    types.is("inverse_b", call.inverse_b, DType::f32);
+    types.either("bias", call.bias, DType::f32, call.c.dtype);
+    types.is("residual", call.residual, call.c.dtype);
+}
+
+void check_types(const Fp8UpdateScales& call) {
+    const Types types{"fp8_update_scales"};
+    types.is("scale", call.scale, DType::f32);
+    types.is("history", call.history, DType::f32);
+    types.is("amax", call.amax, DType::f32);
 }
 
 }  // namespace thunder

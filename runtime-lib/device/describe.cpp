@@ -307,4 +307,38 @@ Cost cost_of(const RandomBernoulli& c) {
     return {bytes(c.y, c.rows * c.width)};
 }
 
+std::string describe(const Fp8Quantise& c) {
+    return TensorList()
+        .add("q", c.q, {c.rows, c.width})
+        .add("q_transposed", c.q_transposed, {c.width, c.rows})
+        .add("x", c.x, {c.rows, c.width})
+        .text();
+}
+Cost cost_of(const Fp8Quantise& c) {
+    const std::int64_t size = c.rows * c.width;
+    return {bytes(c.q, size) + bytes(c.q_transposed, size) + bytes(c.x, size)};
+}
+
+std::string describe(const Fp8Product& c) {
+    return TensorList()
+        .add("c", c.c, {c.m, c.n})
+        .add("a", c.a, {c.m, c.k})
+        .add("b", c.b, {c.n, c.k})
+        .add("bias", c.bias, {c.n})
+        .add("residual", c.residual, {c.m, c.n})
+        .text();
+}
+Cost cost_of(const Fp8Product& c) {
+    return {bytes(c.c, c.m * c.n, c.mode == WriteMode::add ? 2 : 1) + bytes(c.a, c.m * c.k) + bytes(c.b, c.n * c.k) +
+                bytes(c.residual, c.m * c.n),
+            product_flops(c.m, c.n, c.k), Cost::Arithmetic::narrow};
+}
+
+std::string describe(const Fp8UpdateScales& c) {
+    return TensorList().add("scale", c.scale, {c.tensors}).add("history", c.history, {c.tensors, c.length}).text();
+}
+Cost cost_of(const Fp8UpdateScales& c) {
+    return {bytes(c.history, c.tensors * c.length, 2)};
+}
+
 }  // namespace thunder

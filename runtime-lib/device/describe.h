@@ -29,6 +29,9 @@ std::string describe(const Gather& call);
 std::string describe(const ScatterAdd& call);
 std::string describe(const RandomUniform& call);
 std::string describe(const RandomBernoulli& call);
+std::string describe(const Fp8Quantise& call);
+std::string describe(const Fp8Product& call);
+std::string describe(const Fp8UpdateScales& call);
 
 // What they move and compute at least.
 Cost cost_of(const LinearForward& call);
@@ -50,6 +53,9 @@ Cost cost_of(const Gather& call);
 Cost cost_of(const ScatterAdd& call);
 Cost cost_of(const RandomUniform& call);
 Cost cost_of(const RandomBernoulli& call);
+Cost cost_of(const Fp8Quantise& call);
+Cost cost_of(const Fp8Product& call);
+Cost cost_of(const Fp8UpdateScales& call);
 
 // Times a call: const Timed timed = timed_call("matmul", call, stream);
 template <typename Call>

@@ -141,6 +141,11 @@ T atomic_add(emulation::Pointer<T, S> p, std::type_identity_t<T> x) {
     return p.update([x](T before) { return math::add<T>(before, x); });  // of integers, which wrap around
 }
 
+template <std::integral T, emulation::Space S>
+T atomic_max(emulation::Pointer<T, S> p, std::type_identity_t<T> x) {
+    return p.update([x](T before) { return x > before ? x : before; });
+}
+
 // ---- functions of one number that vec_math.h lacks ------------------------------------------------------------------
 
 namespace math {

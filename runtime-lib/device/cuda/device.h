@@ -176,6 +176,11 @@ __device__ inline std::int64_t atomic_add(std::int64_t* p, std::int64_t x) {
         atomicAdd(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(x)));
 }
 
+// The same with the larger one of *p and x.
+__device__ inline std::int32_t atomic_max(std::int32_t* p, std::int32_t x) {
+    return atomicMax(p, x);
+}
+
 // ---- sums of a warp and of a block ---------------------------------------------------------------------------------
 
 namespace detail {

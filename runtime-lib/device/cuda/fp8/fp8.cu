@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// FP8 on a GPU.
+#include "device/api.h"
+#include "device/call_types.h"
+#include "device/cuda/driver/call.h"
+#include "device/cuda/fp8/fp8.cuh"
+#include "device/cuda/launch.h"
+
+namespace thunder {
+
+namespace {
+
+std::int64_t squares_of(std::int64_t n) {
+    return (n + bundled::fp8_side - 1) / bundled::fp8_side;
+}
+
+bool aligned(const void* p, std::size_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;  // of a null pointer, too
+}
+
+// Calls body(kernel, a null pointer of q's type, a null pointer of x's) with those that fit the types.
+template <typename Body>
+void with_types(DType q, DType x, Body&& body) {
+    using namespace bundled;
+#define THUNDER_WITH(Q, suffix, X)                \
+    if (q == DType::Q && x == dtype_of<X>::value) \
+        body(bundled_fp8_quantise_##Q##_##suffix, static_cast<Q*>(nullptr), static_cast<const X*>(nullptr));
+#define THUNDER_WITH_NARROW(X) THUNDER_WITH(e4m3, X, X) THUNDER_WITH(e5m2, X, X)
+    THUNDER_WITH(e4m3, f32, float)
+    THUNDER_WITH(e5m2, f32, float)
+    THUNDER_NARROW_TYPES(THUNDER_WITH_NARROW)
+#undef THUNDER_WITH_NARROW
+#undef THUNDER_WITH
+}
+
+// Calls body(kernel, null pointers of the types of c, a and b).
+template <typename Body>
+void with_types(DType c, DType a, DType b, Body&& body) {
+    using namespace bundled;
+#define THUNDER_WITH(suffix, C, A, B)                                                                            \
+    if (c == dtype_of<C>::value && a == DType::A && b == DType::B)                                               \
+        body(bundled_fp8_product_##suffix##_##A##_##B, static_cast<C*>(nullptr), static_cast<const A*>(nullptr), \
+             static_cast<const B*>(nullptr));
+#define THUNDER_WITH_ALL(suffix, C) \
+    THUNDER_WITH(suffix, C, e4m3, e4m3) THUNDER_WITH(suffix, C, e5m2, e4m3) THUNDER_WITH(suffix, C, e4m3, e5m2)
+#define THUNDER_WITH_NARROW(C) THUNDER_WITH_ALL(C, C)
+    THUNDER_WITH_ALL(f32, float)
+    THUNDER_NARROW_TYPES(THUNDER_WITH_NARROW)
+#undef THUNDER_WITH_NARROW
+#undef THUNDER_WITH_ALL
+#undef THUNDER_WITH
+}
+
+}  // namespace
+
+void fp8_quantise(const Fp8Quantise& call, Stream& stream) {
+    if (call.rows <= 0 || call.width <= 0) return;
+    issue("fp8_quantise", call, stream, [&] {
+        check_types(call);
+        const std::int64_t ld = call.ld_x == 0 ? call.width : call.ld_x;
+        const bool vectors = ld % 4 == 0 && call.width % 4 == 0 && call.rows % 16 == 0 &&
+                             aligned(call.x.data, 4 * size_of(call.x.dtype)) && aligned(call.q.data, 4) &&
+                             aligned(call.q_transposed.data, 16);
+        with_types((call.q ? call.q : call.q_transposed).dtype, call.x.dtype,
+                   [&]<typename Q, typename X>(auto* kernel, Q*, const X*) {
+                       launch("fp8_quantise", kernel, squares_of(call.rows) * squares_of(call.width), 256, stream,
+                              static_cast<Q*>(call.q.data), static_cast<Q*>(call.q_transposed.data),
+                              static_cast<std::int32_t*>(call.amax.data), static_cast<float*>(call.inverse.data),
+                              static_cast<const X*>(call.x.data), static_cast<const float*>(call.scale.data),
+                              {call.rows, call.width, ld, vectors});
+                   });
+    });
+}
+
+void fp8_product(const Fp8Product& call, Stream& stream) {
+    if (call.m <= 0 || call.n <= 0) return;
+    issue("fp8_product", call, stream, [&] {
+        check_types(call);
+        const bool wide_bias = call.bias.dtype == DType::f32;
+        with_types(call.c.dtype, call.a.dtype, call.b.dtype,
+                   [&]<typename C, typename A, typename B>(auto* kernel, C*, const A*, const B*) {
+                       launch("fp8_product", kernel, squares_of(call.m) * squares_of(call.n), 256, stream,
+                              static_cast<C*>(call.c.data), static_cast<const A*>(call.a.data),
+                              static_cast<const B*>(call.b.data), static_cast<const float*>(call.inverse_a.data),
+                              static_cast<const float*>(call.inverse_b.data),
+                              static_cast<const float*>(wide_bias ? call.bias.data : nullptr),
+                              static_cast<const C*>(wide_bias ? nullptr : call.bias.data),
+                              static_cast<const C*>(call.residual.data),
+                              {call.m, call.n, call.k, call.mode == WriteMode::add});
+                   });
+    });
+}
+
+void fp8_update_scales(const Fp8UpdateScales& call, Stream& stream) {
+    if (call.tensors <= 0) return;
+    issue("fp8_update_scales", call, stream, [&] {
+        check_types(call);
+        launch("fp8_update_scales", bundled::bundled_fp8_update_scale, call.tensors, 256, stream,
+               static_cast<float*>(call.scale.data), static_cast<float*>(call.history.data),
+               static_cast<const float*>(call.amax.data), call.largest, call.length, call.latest);
+    });
+}
+
+}  // namespace thunder

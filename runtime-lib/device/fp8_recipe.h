@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recipe of delayed scaling: which type a tensor is quantised to, and the scale that follows from amaxes of before.
+// It is Transformer Engine's DelayedScaling; docs/numerics.md names each corner of it with the file that it is in.
+#pragma once
+
+#include "device/fp8.h"
+
+namespace thunder {
+
+enum class Fp8Format : std::uint8_t {
+    hybrid,  // e4m3 in the forward pass, e5m2 for gradients, which need range more than digits
+    e4m3,    // in both
+};
+
+// The largest number of a type, which an amax is brought to: halved `margin` times, for what may be larger next time.
+template <typename T>
+THUNDER_HOST_DEVICE constexpr float fp8_largest();
+template <>
+THUNDER_HOST_DEVICE constexpr float fp8_largest<e4m3>() {
+    return 448.F;
+}
+template <>
+THUNDER_HOST_DEVICE constexpr float fp8_largest<e5m2>() {
+    return 57344.F;
+}
+
+struct DelayedScaling {
+    Fp8Format format = Fp8Format::hybrid;
+    bool latest = false;  // from the latest amax alone, not the largest of the history
+    int margin = 0;
+    int length = 1024;  // of the history
+
+    THUNDER_HOST_DEVICE constexpr bool is_e5m2(bool of_gradients) const {
+        return of_gradients && format == Fp8Format::hybrid;
+    }
+    // What Fp8UpdateScales is given.
+    THUNDER_HOST_DEVICE constexpr float largest(bool of_gradients) const {
+        float result = is_e5m2(of_gradients) ? fp8_largest<e5m2>() : fp8_largest<e4m3>();
+        for (int k = 0; k < margin; ++k) result /= 2;
+        for (int k = 0; k > margin; --k) result *= 2;
+        return result;
+    }
+};
+
+// The scale that takes `amax` to `largest`. One that is no positive number of f32 (0, an infinity, NaN) says nothing of
+// the next tensor: the scale stays. A scale that f32 does not hold becomes its largest number.
+THUNDER_HOST_DEVICE inline float delayed_scale(float amax, float before, float largest) {
+    constexpr float most = 0x1.fffffep127F;
+    const float scale = amax > 0 && amax <= most ? largest / amax : before;
+    return scale > most ? most : scale;
+}
+
+// Of two amaxes the larger one; a NaN counts for nothing.
+THUNDER_HOST_DEVICE inline float larger_amax(float amax, float other) {
+    return other > amax ? other : amax;
+}
+
+}  // namespace thunder

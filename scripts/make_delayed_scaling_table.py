@@ -1,0 +1,92 @@
+#!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0
+"""Records what delayed scaling makes of amaxes: tests/fixtures/fp8/delayed_scaling.safetensors. Needs the versions below.
+
+  python scripts/make_delayed_scaling_table.py [--out tests/fixtures/fp8]
+
+An implementation of its own of the rule that Transformer Engine has in transformer_engine/common/recipe/delayed_scaling.cu (the
+update after amaxes were reduced over ranks, which its autocast regions call), in numpy's f32. Five tensors, 2,000 updates:
+amax (2000, 5) is what was left at each; RECIPE/scale (2000 / 10, 5) the scales after every tenth, RECIPE/history (5, length)
+the history at the end, its first element that of the next update. In the recipe "ranks" two ranks have amaxes of each tensor, the
+other one's being those of the next tensor; the history is that of the first rank.
+"""
+import argparse, os
+
+import numpy as np
+import safetensors
+from safetensors.numpy import save_file
+
+PINNED = {"numpy": "2.", "safetensors": "0."}
+STEPS, TENSORS, EVERY = 2000, 5, 10
+E4M3, E5M2 = 448.0, 57344.0
+RECIPES = {  # largest number, margin, length of the history, from the latest amax alone, ranks
+    "forward": (E4M3, 0, 1024, False, 1),
+    "backward": (E5M2, 0, 1024, False, 1),
+    "latest": (E4M3, 1, 1024, True, 1),
+    "short": (E5M2, 3, 3, False, 1),
+    "one": (E4M3, 0, 1, False, 1),
+    "ranks": (E4M3, -2, 16, False, 2),
+}
+
+
+def amaxes():
+    draw = np.random.default_rng(17)
+    a = np.exp(draw.normal(1.0, 0.7, (STEPS, TENSORS)))
+    a[draw.random(STEPS) < 0.1, 0] = 0  # nothing was quantised: a weight, from the second micro-step on
+    a[[100, 700], 1] = np.inf
+    a[draw.random(STEPS) < 0.02, 2] = np.nan
+    a[[0, 1], 2] = np.nan
+    a[500, 3] *= 1000
+    a[1500:, 3] *= 1000
+    a[:50, 4] = 0
+    a[50:400, 4] *= 1e-40  # subnormal numbers, whose scale f32 does not hold
+    a[1900:, 4] *= 1e37
+    return a.astype(np.float32)
+
+
+class Tensor:
+    def __init__(self, length):
+        self.now, self.past, self.scale = np.float32(0), [np.float32(0)] * (length - 1), np.float32(1)
+
+    def update(self, reduced, largest, from_latest):
+        latest = reduced if reduced != 0 else self.now
+        window = [np.float32(0)]
+        if latest != 0:  # true of a NaN
+            window = self.past + [latest]
+            self.past, self.now = window[1:], np.float32(0)
+        candidates = [latest] if from_latest else [a for a in window if not np.isnan(a)]
+        amax = max(candidates, default=np.float32(0))
+        if np.isfinite(amax) and amax > 0:
+            with np.errstate(over="ignore"):
+                self.scale = np.float32(largest) / amax
+        if np.isinf(self.scale):
+            self.scale = np.finfo(np.float32).max
+
+
+def run(sequence, largest, margin, length, from_latest, ranks):
+    tensors, scales = [Tensor(length) for _ in range(TENSORS)], []
+    largest = np.float32(largest * 2.0**-margin)
+    for step, row in enumerate(sequence):
+        for t, tensor in enumerate(tensors):
+            tensor.now = row[t]
+            tensor.update(np.fmax(row[t], row[(t + 1) % TENSORS]) if ranks == 2 else row[t], largest, from_latest)
+        if step % EVERY == EVERY - 1:
+            scales.append([tensor.scale for tensor in tensors])
+    history = [[tensor.now] + tensor.past for tensor in tensors]
+    return np.array(scales, dtype=np.float32), np.array(history, dtype=np.float32)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", default="tests/fixtures/fp8")
+    out = parser.parse_args().out
+    for package in (np, safetensors):
+        assert package.__version__.startswith(PINNED[package.__name__]), package.__version__
+    tensors = {"amax": amaxes()}
+    for name, recipe in RECIPES.items():
+        tensors[name + "/scale"], tensors[name + "/history"] = run(tensors["amax"], *recipe)
+    os.makedirs(out, exist_ok=True)
+    save_file(tensors, os.path.join(out, "delayed_scaling.safetensors"))
+
+
+main()

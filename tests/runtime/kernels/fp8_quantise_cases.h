@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors that are quantised, and products of what they became, by their definition: for tests of both devices.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "device/api.h"
+#include "device/fp8.h"
+
+namespace thunder::testing {
+
+struct QuantiseCase {
+    std::int64_t rows, width, ld;
+    float scale;
+};
+
+// Whole squares and parts of them, one row, one column, rows apart; scales that lose what is small, and what is large.
+inline const QuantiseCase quantise_cases[] = {{64, 64, 64, 1.F},   {128, 192, 192, 37.5F}, {64, 128, 136, 0.01F},
+                                              {70, 33, 33, 900.F}, {1, 130, 130, 3.F},     {65, 1, 7, 1e-4F},
+                                              {16, 64, 64, 1e30F}, {80, 68, 72, 0.3F}};
+
+// Numbers of all sizes, with zeros of both signs, infinities and NaN where `special`.
+inline std::vector<float> numbers_of_all_sizes(std::int64_t n, bool special) {
+    std::mt19937 any(11);
+    std::uniform_real_distribution<float> exponent(-12, 6);
+    std::vector<float> values(static_cast<std::size_t>(n));
+    for (float& x : values) {
+        x = std::exp2(exponent(any)) * (any() % 2 == 0 ? 1.F : -1.F);
+        if (any() % 16 == 0) x = any() % 2 == 0 ? 0.F : -0.F;
+        if (special && any() % 32 == 0) x = any() % 2 == 0 ? NAN : -INFINITY;
+    }
+    return values;
+}
+
+// A tensor X of x quantised to Q, both copies and alone, whose amax was smaller and larger before.
+template <template <typename> typename Memory, typename Q, typename X, typename Narrow, typename Widen>
+void expect_quantised(const QuantiseCase& c, bool special, const Narrow& narrow, const Widen& widen, Stream& stream) {
+    const std::vector<float> numbers = numbers_of_all_sizes(c.rows * c.ld, special);
+    std::vector<X> x0;
+    for (const float number : numbers) x0.push_back(narrow(number));
+    std::vector<std::uint8_t> expected(static_cast<std::size_t>(c.rows * c.width));
+    float largest = 0;
+    for (std::int64_t i = 0; i < c.rows; ++i)
+        for (std::int64_t j = 0; j < c.width; ++j) {
+            const float x = widen(x0[static_cast<std::size_t>(i * c.ld + j)]);
+            expected[static_cast<std::size_t>(i * c.width + j)] = quantised<Q>(x * c.scale).bits;
+            if (std::abs(x) > largest) largest = std::abs(x);
+        }
+    Memory<X> x("x", x0);
+    Memory<float> scale("scale", std::vector<float>{c.scale}), inverse("inverse", std::vector<float>{0.F});
+    for (const bool row_major : {true, false})
+        for (const bool transposed : {true, false}) {
+            if (!row_major && !transposed) continue;
+            const std::vector<Q> blank(static_cast<std::size_t>(c.rows * c.width));
+            Memory<Q> q("q", blank), t("q_transposed", blank);
+            const float before = row_major ? 0.F : 1e6F;
+            Memory<float> amax("amax", std::vector<float>{before});
+            fp8_quantise({.q = row_major ? Output(q.data()) : Output(),
+                          .q_transposed = transposed ? Output(t.data()) : Output(),
+                          .amax = amax.data(),
+                          .inverse = inverse.data(),
+                          .x = static_cast<const X*>(x.data()),
+                          .scale = static_cast<const float*>(scale.data()),
+                          .rows = c.rows,
+                          .width = c.width,
+                          .ld_x = c.ld == c.width ? 0 : c.ld},
+                         stream);
+            ASSERT_EQ(amax.data()[0], std::max(before, largest));
+            ASSERT_EQ(inverse.data()[0], 1 / c.scale);
+            for (std::int64_t i = 0; i < c.rows; ++i)
+                for (std::int64_t j = 0; j < c.width; ++j) {
+                    const int code = expected[static_cast<std::size_t>(i * c.width + j)];
+                    if (row_major) {
+                        ASSERT_EQ(q.data()[i * c.width + j].bits, code) << i << ", " << j;
+                    }
+                    if (transposed) {
+                        ASSERT_EQ(t.data()[j * c.rows + i].bits, code) << i << ", " << j;
+                    }
+                }
+        }
+}
+
+struct ProductCase {
+    std::int64_t m, n, k;
+    bool bias, residual, add;
+};
+
+inline const ProductCase product_cases[] = {{64, 64, 32, false, false, false}, {70, 33, 17, true, false, false},
+                                            {1, 5, 130, false, true, false},   {65, 1, 1, true, true, false},
+                                            {530, 3, 16, false, false, true},  {17, 80, 40, true, true, true}};
+
+// c of a and b in double, from what their codes mean.
+template <template <typename> typename Memory, typename A, typename B, typename C, typename Narrow, typename Widen>
+void expect_product(const ProductCase& p, double relative, const Narrow& narrow, const Widen& widen, Stream& stream) {
+    std::mt19937 any(3);
+    const auto codes = [&]<typename T>(std::int64_t n, T*) {
+        std::normal_distribution<float> normal(0.F, 8.F);
+        std::vector<T> all(static_cast<std::size_t>(n));
+        for (T& code : all) code = quantised<T>(normal(any));
+        return all;
+    };
+    const std::vector<A> a0 = codes(p.m * p.k, static_cast<A*>(nullptr));
+    const std::vector<B> b0 = codes(p.n * p.k, static_cast<B*>(nullptr));
+    const auto numbers = [&](std::int64_t n) {
+        std::normal_distribution<float> normal;
+        std::vector<C> all;
+        for (std::int64_t i = 0; i < n; ++i) all.push_back(narrow(normal(any)));
+        return all;
+    };
+    const std::vector<C> before = numbers(p.m * p.n), residual0 = numbers(p.m * p.n), bias0 = numbers(p.n);
+    const float inverse_a = 0.37F, inverse_b = 0.021F;
+    Memory<A> a("a", a0);
+    Memory<B> b("b", b0);
+    Memory<C> c("c", before), residual("residual", residual0), bias("bias", bias0);
+    Memory<float> of_a("inverse_a", std::vector<float>{inverse_a}), of_b("inverse_b", std::vector<float>{inverse_b});
+    fp8_product({.c = c.data(),
+                 .a = static_cast<const A*>(a.data()),
+                 .b = static_cast<const B*>(b.data()),
+                 .inverse_a = static_cast<const float*>(of_a.data()),
+                 .inverse_b = static_cast<const float*>(of_b.data()),
+                 .mode = p.add ? WriteMode::add : WriteMode::overwrite,
+                 .bias = p.bias ? Input(static_cast<const C*>(bias.data())) : Input(),
+                 .residual = p.residual ? Input(static_cast<const C*>(residual.data())) : Input(),
+                 .m = p.m,
+                 .n = p.n,
+                 .k = p.k},
+                stream);
+    for (std::int64_t i = 0; i < p.m; ++i)
+        for (std::int64_t j = 0; j < p.n; ++j) {
+            double sum = 0, size = 0;
+            for (std::int64_t l = 0; l < p.k; ++l) {
+                const double term = static_cast<double>(to_float(a0[static_cast<std::size_t>(i * p.k + l)])) *
+                                    static_cast<double>(inverse_a) *
+                                    static_cast<double>(to_float(b0[static_cast<std::size_t>(j * p.k + l)])) *
+                                    static_cast<double>(inverse_b);
+                sum += term;
+                size += std::abs(term);
+            }
+            const auto at = static_cast<std::size_t>(i * p.n + j);
+            const auto with = [&](bool there, const C& number) {
+                if (!there) return;
+                sum += static_cast<double>(widen(number));
+                size += std::abs(static_cast<double>(widen(number)));
+            };
+            with(p.bias, bias0[static_cast<std::size_t>(j)]);
+            with(p.residual, residual0[at]);
+            with(p.add, before[at]);
+            ASSERT_NEAR(static_cast<double>(widen(c.data()[at])), sum, relative * size) << i << ", " << j;
+        }
+}
+
+}  // namespace thunder::testing
