@@ -7,8 +7,8 @@
 An implementation of its own of the rule that Transformer Engine has in transformer_engine/common/recipe/delayed_scaling.cu (the
 update after amaxes were reduced over ranks, which its autocast regions call), in numpy's f32. Five tensors, 2,000 updates:
 amax (2000, 5) is what was left at each; RECIPE/scale (2000 / 10, 5) the scales after every tenth, RECIPE/history (5, length)
-the history at the end, its first element that of the next update. In the recipe "ranks" two ranks have amaxes of each tensor, the
-other one's being those of the next tensor; the history is that of the first rank.
+the history at the end, its first element that of the next update. In the recipes "ranks" and "four" two and
+four ranks have amaxes of each tensor, the next rank's being those of the next tensor; the history is that of the first rank.
 """
 import argparse, os
 
@@ -26,6 +26,7 @@ RECIPES = {  # largest number, margin, length of the history, from the latest am
     "short": (E5M2, 3, 3, False, 1),
     "one": (E4M3, 0, 1, False, 1),
     "ranks": (E4M3, -2, 16, False, 2),
+    "four": (E5M2, 0, 16, False, 4),
 }
 
 
@@ -69,7 +70,10 @@ def run(sequence, largest, margin, length, from_latest, ranks):
     for step, row in enumerate(sequence):
         for t, tensor in enumerate(tensors):
             tensor.now = row[t]
-            tensor.update(np.fmax(row[t], row[(t + 1) % TENSORS]) if ranks == 2 else row[t], largest, from_latest)
+            reduced = row[t]
+            for rank in range(1, ranks):
+                reduced = np.fmax(reduced, row[(t + rank) % TENSORS])
+            tensor.update(reduced, largest, from_latest)
         if step % EVERY == EVERY - 1:
             scales.append([tensor.scale for tensor in tensors])
     history = [[tensor.now] + tensor.past for tensor in tensors]

@@ -30,6 +30,16 @@ struct AllReduce {
 };
 void all_reduce(const AllReduce& call, Stream& stream);
 
+// Every rank gets the largest number that a rank of the group has, in place: amaxes, from which all then have the same
+// scales. f32, few of them, and none a NaN.
+struct AllReduceMax {
+    Output buffer{};
+    std::int64_t elements = 0;
+    Group group = Group::world;
+    const char* what = "";
+};
+void all_reduce_max(const AllReduceMax& call, Stream& stream);
+
 // unit = the shards of all ranks of the group, side by side. The shard may lie in the unit already, at its place. Any
 // type.
 struct AllGather {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over ranks on a CPU: in the order of the ranks, in f32, rounded once.
+// Sums over ranks on a CPU: in the order of the ranks, in f32, rounded once; and the largest of their numbers.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,19 @@ inline void sum_in_rank_order(const Output& to, std::span<const Input> parts, st
             rank_sum::sum<To, From>(static_cast<To*>(to.data), parts, elements, mode);
         });
     });
+}
+
+// to = the largest of parts[0], parts[1], ..., of f32 all of them. It may be one of the parts.
+inline void max_of_ranks(const Output& to, std::span<const Input> parts, std::int64_t elements) {
+    auto* out = static_cast<float*>(to.data);
+    for (std::int64_t i = 0; i < elements; ++i) {
+        float largest = static_cast<const float*>(parts[0].data)[i];
+        for (const Input& part : parts.subspan(1)) {
+            const float other = static_cast<const float*>(part.data)[i];
+            if (other > largest) largest = other;
+        }
+        out[i] = largest;
+    }
 }
 
 }  // namespace thunder

@@ -114,8 +114,10 @@ Output at(const Output& tensor, std::int64_t element) {
 }
 
 // A part of a buffer of few elements, where the way there and back takes longer than the values: all get all of it, and
-// each adds for itself.
-void all_reduce_few(const Output& buffer, std::int64_t elements, const MpiGroup& group) {
+// each does for itself what combine(parts of all ranks) does with them.
+constexpr std::int64_t few_elements = 1024;
+template <typename Combine>
+void all_reduce_few(const Output& buffer, std::int64_t elements, const MpiGroup& group, const Combine& combine) {
     Received received(buffer.dtype, elements * group.size);
     const auto n = static_cast<int>(elements);
     MPI_Request request = MPI_REQUEST_NULL;
@@ -123,7 +125,7 @@ void all_reduce_few(const Output& buffer, std::int64_t elements, const MpiGroup&
                              group.comm, &request),
               "MPI_Iallgather");
     wait_for(request);
-    sum_in_rank_order(buffer, received.parts(group.size, elements), elements, WriteMode::overwrite);
+    combine(received.parts(group.size, elements));
 }
 
 // A part of a buffer: each rank adds a range of it, which all get.
@@ -162,7 +164,20 @@ void all_reduce(const AllReduce& call, const MpiGroup& group) {
     for (std::int64_t begin = 0; begin < call.elements; begin += exchange_elements) {
         const std::int64_t n = std::min(exchange_elements, call.elements - begin);
         const Output part = at(call.buffer, begin);
-        n <= 1024 ? all_reduce_few(part, n, group) : all_reduce_part(part, n, group);
+        if (n <= few_elements)
+            all_reduce_few(part, n, group, [&](const std::vector<Input>& parts) {
+                sum_in_rank_order(part, parts, n, WriteMode::overwrite);
+            });
+        else
+            all_reduce_part(part, n, group);
+    }
+}
+
+void all_reduce_max(const AllReduceMax& call, const MpiGroup& group) {
+    for (std::int64_t begin = 0; begin < call.elements; begin += few_elements) {
+        const std::int64_t n = std::min(few_elements, call.elements - begin);
+        const Output part = at(call.buffer, begin);
+        all_reduce_few(part, n, group, [&](const std::vector<Input>& parts) { max_of_ranks(part, parts, n); });
     }
 }
 
@@ -210,6 +225,13 @@ void all_reduce(const AllReduce& call, Stream& stream) {
     issue(stream,
           {"all-reduce", call.what, call.layer, 2 * bytes_of(call.elements, call.buffer.dtype) * (ranks - 1) / ranks},
           [call](Channel& channel) { all_reduce(call, channel.group(call.group)); });
+}
+
+void all_reduce_max(const AllReduceMax& call, Stream& stream) {
+    if (call.buffer.dtype != DType::f32) fail(cat("all_reduce_max compares no ", name_of(call.buffer.dtype)));
+    const auto ranks = static_cast<std::uint64_t>(channel_of(stream).group(call.group).size);
+    issue(stream, {"all-reduce", call.what, -1, bytes_of(call.elements, DType::f32) * (ranks - 1)},
+          [call](Channel& channel) { all_reduce_max(call, channel.group(call.group)); });
 }
 
 void all_gather(const AllGather& call, Stream& stream) {

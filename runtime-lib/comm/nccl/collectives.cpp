@@ -109,6 +109,16 @@ void all_reduce(const AllReduce& call, Stream& stream) {
     }
 }
 
+void all_reduce_max(const AllReduceMax& call, Stream& stream) {
+    if (call.buffer.dtype != DType::f32) fail(cat("all_reduce_max compares no ", name_of(call.buffer.dtype)));
+    const NcclGroup& group = group_of(channel_of(stream), call.group, stream);
+    issued(stream, {"all-reduce", call.what, -1, 2 * bytes_of(call.elements, DType::f32)});
+    call_nccl("ncclAllReduce", [&] {
+        return nccl().all_reduce(call.buffer.data, call.buffer.data, static_cast<std::size_t>(call.elements), ncclFloat,
+                                 ncclMax, group.comm, stream_of(stream));
+    });
+}
+
 void all_gather(const AllGather& call, Stream& stream) {
     if (call.unit.dtype != call.shard.dtype) fail("all_gather: the unit is of another type than its shards");
     const std::uint64_t bytes = bytes_of(call.elements, call.unit.dtype);

@@ -15,6 +15,8 @@
 #include "comm/mpi/ranks.h"
 #include "device/stream.h"
 #include "optim/step_scalars.h"
+#include "runtime/kernels/fp8_recipes.h"
+#include "support/error.h"
 
 namespace thunder {
 namespace {
@@ -103,6 +105,63 @@ TEST(Collectives, AllReduceOfBf16AddsInF32AndRoundsOnce) {
         streams[0]->synchronize();
         ASSERT_EQ(buffer, expected) << n;
     }
+}
+
+TEST(Collectives, AllReduceMaxTakesTheLargest) {
+    for (const Group group : groups) {
+        for (const std::int64_t n : sizes) {
+            std::vector<float> buffer(static_cast<std::size_t>(n)), expected(buffer.size(), -INFINITY);
+            for (std::int64_t i = 0; i < n; ++i) {
+                const auto k = static_cast<std::size_t>(i);
+                buffer[k] = value(world->rank(), i);
+                for (const int r : ranks_of(group)) expected[k] = std::max(expected[k], value(r, i));
+            }
+            all_reduce_max({.buffer = buffer.data(), .elements = n, .group = group, .what = "amaxes"}, *streams[0]);
+            streams[0]->synchronize();
+            ASSERT_EQ(buffer, expected) << name_of(group) << " of " << n;
+        }
+    }
+    bf16 narrow{};
+    EXPECT_THROW(all_reduce_max({.buffer = &narrow, .elements = 1, .what = "amaxes"}, *streams[0]), Error);
+}
+
+// Each rank has quantised other numbers; all have the scales that follow from the largest amax of any, and the same
+// history.
+TEST(Collectives, DelayedScalesAreTheSameOnAllRanks) {
+    const auto& recipes = testing::recorded_recipes();
+    const auto recorded = std::find_if(recipes.begin(), recipes.end(), [](const auto& recipe) {
+        return recipe.ranks > 1 && recipe.ranks == world->world();
+    });
+    if (recorded == recipes.end()) GTEST_SKIP() << "nothing is recorded of so many ranks";
+    const std::vector<float> amaxes = testing::recorded_floats("amax");
+    const std::int64_t tensors = testing::recorded_tensors, length = recorded->recipe.length;
+    std::vector<float> scale(static_cast<std::size_t>(tensors), 1.F), largest(scale.size());
+    std::vector<float> history(static_cast<std::size_t>(tensors * length)), scales;
+    Stream compute(*device);
+    for (std::int64_t step = 0; step < testing::recorded_steps; ++step) {
+        for (std::int64_t t = 0; t < tensors; ++t) {
+            const auto from = static_cast<std::size_t>(step * tensors + (t + world->rank()) % tensors);
+            float& amax = history[static_cast<std::size_t>(t * length)];
+            amax = larger_amax(amax, amaxes[from]);  // as quantising leaves it
+            largest[static_cast<std::size_t>(t)] = amax;
+        }
+        Event reduced;
+        all_reduce_max({.buffer = largest.data(), .elements = tensors, .what = "amaxes"}, *streams[0]);
+        streams[0]->record(reduced);
+        compute.wait(reduced);
+        fp8_update_scales({.scale = scale.data(),
+                           .history = history.data(),
+                           .amax = static_cast<const float*>(largest.data()),
+                           .largest = recorded->recipe.largest(recorded->of_gradients),
+                           .tensors = tensors,
+                           .length = length},
+                          compute);
+        if (step % testing::recorded_every == testing::recorded_every - 1)
+            scales.insert(scales.end(), scale.begin(), scale.end());
+    }
+    const std::string name = recorded->name;
+    testing::expect_bits(scales, testing::recorded_floats(name + "/scale"), "scales");
+    testing::expect_bits(history, testing::recorded_floats(name + "/history"), "history");
 }
 
 TEST(Collectives, AllGatherPutsShardsSideBySide) {
@@ -310,7 +369,7 @@ TEST(Collectives, ChaosChangesNothing) {
 
 int main(int argc, char** argv) {
     using namespace thunder;
-    testing::InitGoogleTest(&argc, argv);
+    ::testing::InitGoogleTest(&argc, argv);
     const std::unique_ptr<Communicator> communicator = make_communicator();
     Device cpu(1);
     world = communicator.get();
@@ -320,7 +379,7 @@ int main(int argc, char** argv) {
     const std::string_view names[] = {"gather", "reduce"};
     streams = communicator->make_streams(cpu, mesh, names);
     exchange_elements = 4096;
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
     if (world->rank() != 0) delete listeners.Release(listeners.default_result_printer());
     const int result = RUN_ALL_TESTS();
     if (result != 0 && world->rank() != 0) std::fprintf(stderr, "rank %d: a test fails\n", world->rank());

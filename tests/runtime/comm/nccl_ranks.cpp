@@ -161,6 +161,9 @@ void run(const std::string& what) {
     all_reduce({.buffer = gradient.data(), .elements = 8, .group = Group::replica, .what = "a buffer"}, reduce);
     for (const float x : gradient) expect(x == s * static_cast<float>(mesh.replicas), "the reduced buffer");
     all_reduce({.buffer = narrow.data(), .elements = 8, .what = "bf16"}, reduce);
+    std::vector<float> amaxes(3, 7.0F);
+    all_reduce_max({.buffer = amaxes.data(), .elements = 3, .what = "amaxes"}, reduce);
+    for (const float x : amaxes) expect(x == 7.0F, "the largest of numbers that are the same on all ranks");
     StepScalars scalars;
     sharded_norm({.scalars = &scalars, .gradients = shard.data(), .elements = 8}, compute);
     expect(std::fabs(scalars.grad_norm - std::sqrt(18.0F * s)) < 1e-5F, "the norm");

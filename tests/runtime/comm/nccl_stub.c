@@ -82,8 +82,8 @@ static void times(void* out, const void* in, size_t count, ncclDataType_t type, 
 
 ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
-    if (op != ncclSum) return ncclInvalidArgument;
-    times(receive, send, count, type, comm->ranks);
+    if (op != ncclSum && op != ncclMax) return ncclInvalidArgument;
+    times(receive, send, count, type, op == ncclSum ? comm->ranks : 1);
     return record("all-reduce", comm, count, type, stream);
 }
 

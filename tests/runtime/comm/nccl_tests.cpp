@@ -44,7 +44,7 @@ TEST_F(NcclTest, CallsOfAShardedStep) {
         std::string expected = of_both(0) + "all-gather of 32 bytes on comm 0, stream 2\n" + of_both(1);
         for (int i = 0; i < 4; ++i) expected += "reduce-scatter of 8 f32 on comm 1, stream 3\n";
         expected += cat("comm 2: rank 0 of 1, named by that of ", r, "\nall-reduce of 8 f32 on comm 2, stream 3\n");
-        expected += of_both(3) + "all-reduce of 8 f32 on comm 3, stream 3\n";
+        expected += of_both(3) + "all-reduce of 8 f32 on comm 3, stream 3\nall-reduce of 3 f32 on comm 3, stream 3\n";
         expected += of_both(4) + "all-reduce of 1 f64 on comm 4, stream 4\n";
         // by stream, the one that computes first, and group
         for (const int comm : {4, 0, 3, 1, 2}) expected += cat("destroys comm ", comm, "\n");
@@ -203,7 +203,7 @@ TEST_F(NcclTest, ARankWhoseGraphDoesNotGetOnIsToldWithItsStepAndLayer) {
     ASSERT_NE(lags, std::string::npos) << outcome.err;
     const std::string place = outcome.err.substr(lags, end - lags);
     EXPECT_NE(place.find("at all-gather of a unit, number 2 of stream gather, for "), std::string::npos) << place;
-    EXPECT_NE(place.find("at reduce-scatter of added, layer 3, number 8 of stream reduce, for "), std::string::npos)
+    EXPECT_NE(place.find("at reduce-scatter of added, layer 3, number 9 of stream reduce, for "), std::string::npos)
         << place;
     EXPECT_TRUE(place.ends_with(" s, in step 17")) << place;
 }

@@ -5,6 +5,8 @@ if(TARGET thunder_comm_mpi)
     add_executable(collectives_ranks "${CMAKE_CURRENT_LIST_DIR}/collectives_ranks.cpp" "${CMAKE_CURRENT_LIST_DIR}/mpi_leaks.cpp")
     target_link_libraries(collectives_ranks PRIVATE thunder_comm_mpi thunder_runtime GTest::gtest)
     target_compile_options(collectives_ranks PRIVATE -Wall -Wextra -Werror)
+    target_include_directories(collectives_ranks PRIVATE "${CMAKE_CURRENT_LIST_DIR}/../..")
+    target_compile_definitions(collectives_ranks PRIVATE FIXTURES="${CMAKE_CURRENT_LIST_DIR}/../../fixtures")
     foreach(_ranks 1 2 3 4)
         add_test(NAME Ranks.CollectivesOf${_ranks}
                  COMMAND "${MPIRUN}" -np ${_ranks} --oversubscribe --allow-run-as-root $<TARGET_FILE:collectives_ranks>)

@@ -24,7 +24,7 @@ struct RecordedRecipe {
     const char* name;
     DelayedScaling recipe;
     bool of_gradients = false;
-    bool reduced = false;  // over two ranks
+    int ranks = 1;  // of which the next one has the next tensor's amaxes
 };
 
 inline const std::vector<RecordedRecipe>& recorded_recipes() {
@@ -34,7 +34,8 @@ inline const std::vector<RecordedRecipe>& recorded_recipes() {
         {"latest", {.latest = true, .margin = 1}},
         {"short", {.margin = 3, .length = 3}, true},
         {"one", {.format = Fp8Format::e4m3, .length = 1}, true},
-        {"ranks", {.format = Fp8Format::e4m3, .margin = -2, .length = 16}, false, true},
+        {"ranks", {.format = Fp8Format::e4m3, .margin = -2, .length = 16}, false, 2},
+        {"four", {.length = 16}, true, 4},
     };
     return recipes;
 }
@@ -79,11 +80,13 @@ void expect_recorded_states(const RecordedRecipe& recorded, Stream& stream, std:
         const auto row = amaxes.begin() + step * recorded_tensors;
         for (std::int64_t t = 0; t < recorded_tensors; ++t) {
             history.data()[t * length] = row[t];
-            reduced.data()[t] = larger_amax(larger_amax(0, row[t]), row[(t + 1) % recorded_tensors]);
+            reduced.data()[t] = 0;
+            for (int rank = 0; rank < recorded.ranks; ++rank)
+                reduced.data()[t] = larger_amax(reduced.data()[t], row[(t + rank) % recorded_tensors]);
         }
         fp8_update_scales({.scale = scale.data(),
                            .history = history.data(),
-                           .amax = recorded.reduced ? Input(static_cast<const float*>(reduced.data())) : Input(),
+                           .amax = recorded.ranks > 1 ? Input(static_cast<const float*>(reduced.data())) : Input(),
                            .latest = recorded.recipe.latest,
                            .largest = recorded.recipe.largest(recorded.of_gradients),
                            .tensors = recorded_tensors,
