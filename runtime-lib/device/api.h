@@ -316,6 +316,26 @@ struct Fp8Product {
 };
 void fp8_product(const Fp8Product& call, Stream& stream);
 
+// *amax becomes the largest |x| where that is larger; a NaN counts for nothing. For what is quantised by its own amax.
+struct Fp8Amax {
+    Output amax{};  // one f32
+    Input x{};      // (rows, width)
+    std::int64_t rows = 0, width = 0;
+    std::int64_t ld_x = 0;
+};
+void fp8_amax(const Fp8Amax& call, Stream& stream);
+
+// Current scaling: a scale follows from the amax of the tensor that it is of. The amax is 0 after it, for the next one.
+struct Fp8CurrentScales {
+    Output scale{};              // (tensors) f32
+    Output amax{};               // (tensors) f32
+    float largest = 448.F;       // what an amax is to become by the scale
+    bool powers_of_two = false;  // a scale is the largest one below that: it changes no digit
+    float least_amax = 0;        // a smaller one counts as this
+    std::int64_t tensors = 0;
+};
+void fp8_current_scales(const Fp8CurrentScales& call, Stream& stream);
+
 // Delayed scaling: a scale follows from amaxes of before, so that a tensor is quantised in the pass that makes it. Of
 // each tensor: history[0] is the amax since the last update, of one rank, and 0 after this one; from the oldest at 1 to
 // the latest at the end are those of earlier updates. A tensor that nothing was quantised of since then, whose amax is

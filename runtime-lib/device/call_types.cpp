@@ -222,6 +222,18 @@ void check_types(const Fp8Product& call) {
     types.is("residual", call.residual, call.c.dtype);
 }
 
+void check_types(const Fp8Amax& call) {
+    const Types types{"fp8_amax"};
+    types.floating("x", call.x);
+    types.is("amax", call.amax, DType::f32);
+}
+
+void check_types(const Fp8CurrentScales& call) {
+    const Types types{"fp8_current_scales"};
+    types.is("scale", call.scale, DType::f32);
+    types.is("amax", call.amax, DType::f32);
+}
+
 void check_types(const Fp8UpdateScales& call) {
     const Types types{"fp8_update_scales"};
     types.is("scale", call.scale, DType::f32);

@@ -334,6 +334,20 @@ Cost cost_of(const Fp8Product& c) {
             product_flops(c.m, c.n, c.k), Cost::Arithmetic::narrow};
 }
 
+std::string describe(const Fp8Amax& c) {
+    return TensorList().add("x", c.x, {c.rows, c.width}).text();
+}
+Cost cost_of(const Fp8Amax& c) {
+    return {bytes(c.x, c.rows * c.width)};
+}
+
+std::string describe(const Fp8CurrentScales& c) {
+    return TensorList().add("scale", c.scale, {c.tensors}).add("amax", c.amax, {c.tensors}).text();
+}
+Cost cost_of(const Fp8CurrentScales& c) {
+    return {bytes(c.scale, c.tensors) + bytes(c.amax, c.tensors, 2)};
+}
+
 std::string describe(const Fp8UpdateScales& c) {
     return TensorList().add("scale", c.scale, {c.tensors}).add("history", c.history, {c.tensors, c.length}).text();
 }

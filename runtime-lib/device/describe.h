@@ -31,6 +31,8 @@ std::string describe(const RandomUniform& call);
 std::string describe(const RandomBernoulli& call);
 std::string describe(const Fp8Quantise& call);
 std::string describe(const Fp8Product& call);
+std::string describe(const Fp8Amax& call);
+std::string describe(const Fp8CurrentScales& call);
 std::string describe(const Fp8UpdateScales& call);
 
 // What they move and compute at least.
@@ -55,6 +57,8 @@ Cost cost_of(const RandomUniform& call);
 Cost cost_of(const RandomBernoulli& call);
 Cost cost_of(const Fp8Quantise& call);
 Cost cost_of(const Fp8Product& call);
+Cost cost_of(const Fp8Amax& call);
+Cost cost_of(const Fp8CurrentScales& call);
 Cost cost_of(const Fp8UpdateScales& call);
 
 // Times a call: const Timed timed = timed_call("matmul", call, stream);

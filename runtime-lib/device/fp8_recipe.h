@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipe of delayed scaling: which type a tensor is quantised to, and the scale that follows from amaxes of before.
-// It is Transformer Engine's DelayedScaling; docs/numerics.md names each corner of it with the file that it is in.
+// Recipes of scaling: which type a tensor is quantised to, and the scale that follows from amaxes, of before or its
+// own. They are Transformer Engine's DelayedScaling and Float8CurrentScaling; docs/numerics.md names each corner with
+// the file that it is in.
 #pragma once
 
 #include "device/fp8.h"
@@ -48,6 +49,13 @@ THUNDER_HOST_DEVICE inline float delayed_scale(float amax, float before, float l
     constexpr float most = 0x1.fffffep127F;
     const float scale = amax > 0 && amax <= most ? largest / amax : before;
     return scale > most ? most : scale;
+}
+
+// The same of a tensor's own amax, as Transformer Engine has it in current scaling: where it says nothing the scale
+// is 1. `powers_of_two`: cut to one, so that the scale changes no digit. An amax below `least` counts as `least`.
+THUNDER_HOST_DEVICE inline float current_scale(float amax, float largest, bool powers_of_two, float least) {
+    const float scale = delayed_scale(amax < least ? least : amax, 1.F, largest);
+    return powers_of_two ? detail::float_of(detail::bits_of(scale) & 0xff800000U) : scale;
 }
 
 // Of two amaxes the larger one; a NaN counts for nothing.

@@ -50,6 +50,21 @@ TEST_F(BundledFp8, ScalesAreThoseOfTheTable) {
     }
 }
 
+TEST_F(BundledFp8, CurrentScalesAreThoseOfTheTable) {
+    testing::expect_current_scales<Buffer>(stream);
+}
+
+TEST_F(BundledFp8, AmaxesAreFoundWithoutQuantising) {
+    for (const testing::QuantiseCase& c : testing::quantise_cases) {
+        const auto check = [&]<typename X>(X*) {
+            testing::expect_amax<Buffer, X>(
+                c, [](float x) { return narrow_to<X>(x); }, [](X x) { return wide(x); }, stream);
+        };
+        check(static_cast<float*>(nullptr));
+        check(static_cast<bf16*>(nullptr));
+    }
+}
+
 TEST_F(BundledFp8, BothCopiesAndTheAmaxAreMadeInOnePass) {
     for (const testing::QuantiseCase& c : testing::quantise_cases) {
         SCOPED_TRACE(::testing::Message() << c.rows << " x " << c.width);

@@ -36,6 +36,23 @@ TEST(Fp8Calls, ScalesAreThoseOfTheTable) {
     });
 }
 
+TEST(Fp8Calls, CurrentScalesAreThoseOfTheTable) {
+    with_threads([](Stream& stream) { testing::expect_current_scales<OnHost>(stream); });
+}
+
+TEST(Fp8Calls, AmaxesAreFoundWithoutQuantising) {
+    with_threads([](Stream& stream) {
+        for (const testing::QuantiseCase& c : testing::quantise_cases) {
+            const auto check = [&]<typename X>(X*) {
+                testing::expect_amax<OnHost, X>(
+                    c, [](float x) { return narrowed<X>(x); }, [](X x) { return to_float(x); }, stream);
+            };
+            check(static_cast<float*>(nullptr));
+            check(static_cast<bf16*>(nullptr));
+        }
+    });
+}
+
 TEST(Fp8Calls, ARecipeSaysWhichTypeAndHowLarge) {
     constexpr DelayedScaling hybrid, plain{.format = Fp8Format::e4m3, .margin = 2};
     EXPECT_FALSE(hybrid.is_e5m2(false));

@@ -86,6 +86,27 @@ void expect_quantised(const QuantiseCase& c, bool special, const Narrow& narrow,
         }
 }
 
+// The amax alone, which was smaller and larger before.
+template <template <typename> typename Memory, typename X, typename Narrow, typename Widen>
+void expect_amax(const QuantiseCase& c, const Narrow& narrow, const Widen& widen, Stream& stream) {
+    std::vector<X> x0;
+    for (const float number : numbers_of_all_sizes(c.rows * c.ld, c.rows % 16 == 0)) x0.push_back(narrow(number));
+    float largest = 0;
+    for (std::int64_t i = 0; i < c.rows; ++i)
+        for (std::int64_t j = 0; j < c.width; ++j) {
+            const float x = widen(x0[static_cast<std::size_t>(i * c.ld + j)]);
+            if (std::abs(x) > largest) largest = std::abs(x);
+        }
+    Memory<X> x("x", x0);
+    for (const float before : {0.F, 1e6F}) {
+        Memory<float> amax("amax", std::vector<float>{before});
+        fp8_amax(
+            {.amax = amax.data(), .x = static_cast<const X*>(x.data()), .rows = c.rows, .width = c.width, .ld_x = c.ld},
+            stream);
+        ASSERT_EQ(amax.data()[0], std::max(before, largest));
+    }
+}
+
 struct ProductCase {
     std::int64_t m, n, k;
     bool bias, residual, add;

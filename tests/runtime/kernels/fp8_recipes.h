@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What delayed scaling makes of 2,000 recorded amaxes (scripts/make_delayed_scaling_table.py), for tests of both
+// What delayed scaling makes of 2,000 recorded amaxes (scripts/make_fp8_scaling_table.py), for tests of both
 // devices.
 #pragma once
 
@@ -42,7 +42,7 @@ inline const std::vector<RecordedRecipe>& recorded_recipes() {
 
 // A tensor of the file, whose header says "NAME":{"dtype":"F32",...,"data_offsets":[BEGIN,END]}.
 inline std::vector<float> recorded_floats(const std::string& name) {
-    std::ifstream file(std::string(FIXTURES) + "/fp8/delayed_scaling.safetensors", std::ios::binary);
+    std::ifstream file(std::string(FIXTURES) + "/fp8/scaling.safetensors", std::ios::binary);
     const std::string all{std::istreambuf_iterator<char>(file), {}};
     std::uint64_t header = 0;
     std::memcpy(&header, all.data(), sizeof header);
@@ -101,6 +101,33 @@ void expect_recorded_states(const RecordedRecipe& recorded, Stream& stream, std:
     if (steps < recorded_steps) return;
     expect_bits({history.data(), history.data() + recorded_tensors * length}, recorded_floats(name + "/history"),
                 "history");
+}
+
+// The scales of current scaling that are recorded of amaxes of all sizes.
+template <template <typename> typename Memory>
+void expect_current_scales(Stream& stream) {
+    struct Kind {
+        const char* name;
+        float largest;
+        bool powers_of_two;
+        float least_amax;
+    };
+    const std::vector<float> amaxes = recorded_floats("current/amax");
+    for (const Kind& kind :
+         {Kind{"e4m3", fp8_largest<e4m3>(), false, 0}, Kind{"e5m2", fp8_largest<e5m2>(), false, 0},
+          Kind{"powers", fp8_largest<e4m3>(), true, 0}, Kind{"raised", fp8_largest<e5m2>(), true, 1e-4F}}) {
+        Memory<float> amax("amax", amaxes), scale("scale", std::vector<float>(amaxes.size()));
+        fp8_current_scales({.scale = scale.data(),
+                            .amax = amax.data(),
+                            .largest = kind.largest,
+                            .powers_of_two = kind.powers_of_two,
+                            .least_amax = kind.least_amax,
+                            .tensors = static_cast<std::int64_t>(amaxes.size())},
+                           stream);
+        expect_bits({scale.data(), scale.data() + amaxes.size()}, recorded_floats(std::string("current/") + kind.name),
+                    kind.name);
+        expect_bits({amax.data(), amax.data() + amaxes.size()}, std::vector<float>(amaxes.size()), "amaxes");
+    }
 }
 
 }  // namespace thunder::testing

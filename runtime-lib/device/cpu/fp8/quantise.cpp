@@ -41,21 +41,27 @@ float quantise_rows(const Fp8Quantise& call, float scale, std::int64_t first, st
     return amax;
 }
 
-template <typename T>
-void quantise(const Fp8Quantise& call) {
-    const float scale = *static_cast<const float*>(call.scale.data);
-    std::atomic<std::uint32_t> amax = 0;  // of numbers without a sign the larger one has the larger bits
-    parallel_rows((call.rows + side - 1) / side, side * call.width, [&](std::int64_t begin, std::int64_t end) {
+// *amax becomes the largest that amax_of(first row, last row) gives of `side` rows, where that is larger.
+template <typename AmaxOf>
+void largest_of_rows(const Output& amax, std::int64_t rows, std::int64_t width, const AmaxOf& amax_of) {
+    std::atomic<std::uint32_t> largest = 0;  // of numbers without a sign the larger one has the larger bits
+    parallel_rows((rows + side - 1) / side, side * width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t block = begin; block < end; ++block) {
-            const auto found = std::bit_cast<std::uint32_t>(
-                quantise_rows<T>(call, scale, block * side, std::min(call.rows, (block + 1) * side)));
-            std::uint32_t known = amax.load();
-            while (found > known && !amax.compare_exchange_weak(known, found)) {
+            const auto found = std::bit_cast<std::uint32_t>(amax_of(block * side, std::min(rows, (block + 1) * side)));
+            std::uint32_t known = largest.load();
+            while (found > known && !largest.compare_exchange_weak(known, found)) {
             }
         }
     });
-    if (auto* result = static_cast<float*>(call.amax.data); result != nullptr)
-        *result = larger_amax(*result, std::bit_cast<float>(amax.load()));
+    if (auto* result = static_cast<float*>(amax.data); result != nullptr)
+        *result = larger_amax(*result, std::bit_cast<float>(largest.load()));
+}
+
+template <typename T>
+void quantise(const Fp8Quantise& call) {
+    const float scale = *static_cast<const float*>(call.scale.data);
+    largest_of_rows(call.amax, call.rows, call.width,
+                    [&](std::int64_t first, std::int64_t end) { return quantise_rows<T>(call, scale, first, end); });
     if (auto* inverse = static_cast<float*>(call.inverse.data); inverse != nullptr) *inverse = 1 / scale;
 }
 
@@ -68,6 +74,22 @@ void fp8_quantise(const Fp8Quantise& call, Stream& stream) {
         quantise<e5m2>(call);
     else
         quantise<e4m3>(call);
+}
+
+void fp8_amax(const Fp8Amax& call, Stream& stream) {
+    const Timed timed = timed_call("fp8_amax", call, stream);
+    check_types(call);
+    const std::int64_t ld = or_dense(call.ld_x, call.width);
+    largest_of_rows(call.amax, call.rows, call.width, [&](std::int64_t first, std::int64_t end) {
+        float amax = 0, buffer[piece_elements];
+        for (std::int64_t row = first; row < end; ++row)
+            for (std::int64_t at = 0; at < call.width; at += piece_elements) {
+                const std::int64_t n = std::min(piece_elements, call.width - at);
+                const float* x = elements(call.x, row * ld + at, n, buffer);
+                for (std::int64_t k = 0; k < n; ++k) amax = larger_amax(amax, std::abs(x[k]));
+            }
+        return amax;
+    });
 }
 
 }  // namespace thunder

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scales of delayed scaling on a CPU.
+// Scales of delayed and of current scaling on a CPU.
 #include "device/api.h"
 #include "device/call_types.h"
 #include "device/describe.h"
@@ -7,6 +7,16 @@
 #include "device/parallel.h"
 
 namespace thunder {
+
+void fp8_current_scales(const Fp8CurrentScales& call, Stream& stream) {
+    const Timed timed = timed_call("fp8_current_scales", call, stream);
+    check_types(call);
+    auto *scale = static_cast<float*>(call.scale.data), *amax = static_cast<float*>(call.amax.data);
+    for (std::int64_t t = 0; t < call.tensors; ++t) {
+        scale[t] = current_scale(amax[t], call.largest, call.powers_of_two, call.least_amax);
+        amax[t] = 0;
+    }
+}
 
 void fp8_update_scales(const Fp8UpdateScales& call, Stream& stream) {
     const Timed timed = timed_call("fp8_update_scales", call, stream);

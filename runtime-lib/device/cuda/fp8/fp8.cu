@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FP8 on a GPU.
+#include <algorithm>
+
 #include "device/api.h"
 #include "device/call_types.h"
 #include "device/cuda/driver/call.h"
@@ -88,6 +90,36 @@ void fp8_product(const Fp8Product& call, Stream& stream) {
                               static_cast<const C*>(call.residual.data),
                               {call.m, call.n, call.k, call.mode == WriteMode::add});
                    });
+    });
+}
+
+void fp8_amax(const Fp8Amax& call, Stream& stream) {
+    if (call.rows <= 0 || call.width <= 0) return;
+    issue("fp8_amax", call, stream, [&] {
+        check_types(call);
+        const std::int64_t ld = call.ld_x == 0 ? call.width : call.ld_x;
+        // Some eight numbers for each thread, and as many blocks as a large GPU works on at once.
+        const std::int64_t blocks = std::clamp<std::int64_t>(call.rows * call.width / (256 * 8), 1, 2048);
+        const auto with = [&]<typename X>(auto* kernel, X*) {
+            launch("fp8_amax", kernel, blocks, 256, stream, static_cast<std::int32_t*>(call.amax.data),
+                   static_cast<const X*>(call.x.data), call.rows, call.width, ld);
+        };
+        using namespace bundled;
+        if (call.x.dtype == DType::f32) with(bundled_fp8_amax_f32, static_cast<float*>(nullptr));
+#define THUNDER_AMAX(X) \
+    if (call.x.dtype == DType::X) with(bundled_fp8_amax_##X, static_cast<X*>(nullptr));
+        THUNDER_NARROW_TYPES(THUNDER_AMAX)
+#undef THUNDER_AMAX
+    });
+}
+
+void fp8_current_scales(const Fp8CurrentScales& call, Stream& stream) {
+    if (call.tensors <= 0) return;
+    issue("fp8_current_scales", call, stream, [&] {
+        check_types(call);
+        launch("fp8_current_scales", bundled::bundled_fp8_current_scale, (call.tensors + 255) / 256, 256, stream,
+               static_cast<float*>(call.scale.data), static_cast<float*>(call.amax.data), call.largest,
+               call.powers_of_two, call.least_amax, call.tensors);
     });
 }
 

@@ -86,6 +86,19 @@ THUNDER_FUNCTION void fp8_quantise(Global<Q> q, Global<Q> q_transposed, Global<s
     if (inverse && block_index() == 0 && thread_index() == 0) inverse[0] = 1.0F / scale;
 }
 
+// A thread's numbers are as far apart as there are threads.
+template <typename X>
+THUNDER_FUNCTION void fp8_amax(Global<std::int32_t> amax, Global<const X> x, std::int64_t rows, std::int64_t width,
+                               std::int64_t ld_x) {
+    THUNDER_SHARED(float, warps, 8);
+    float largest = 0;
+    const std::int64_t count = rows * width, threads = static_cast<std::int64_t>(block_count()) * 256;
+    for (std::int64_t at = global_index<256>(); at < count; at += threads)
+        largest = larger_amax(largest, math::abs(wide(x[at / width * ld_x + at % width])));
+    largest = block_max<256>(largest, warps);
+    if (thread_index() == 0) atomic_max(amax, static_cast<std::int32_t>(thunder::detail::bits_of(largest)));
+}
+
 struct Fp8ProductSizes {
     std::int64_t m, n, k;
     bool add;
@@ -161,6 +174,18 @@ THUNDER_FUNCTION void fp8_update_scale(Global<float> scale, Global<float> histor
     if (thread_index() == 0) scale[tensor] = delayed_scale(from_latest ? latest : greatest, scale[tensor], largest);
 }
 
+#define BUNDLED_FP8_AMAX(suffix, X)                                                                                \
+    THUNDER_KERNEL(256)                                                                                            \
+    bundled_fp8_amax_##suffix(Global<std::int32_t> amax, Global<const X> x, std::int64_t rows, std::int64_t width, \
+                              std::int64_t ld_x) {                                                                 \
+        fp8_amax(amax, x, rows, width, ld_x);                                                                      \
+    }
+BUNDLED_FP8_AMAX(f32, float)
+#define BUNDLED_NARROW_FP8_AMAX(X) BUNDLED_FP8_AMAX(X, X)
+THUNDER_NARROW_TYPES(BUNDLED_NARROW_FP8_AMAX)
+#undef BUNDLED_NARROW_FP8_AMAX
+#undef BUNDLED_FP8_AMAX
+
 // bundled_fp8_quantise_<type>_<of x>
 #define BUNDLED_FP8_QUANTISE(Q, suffix, X)                                                                   \
     THUNDER_KERNEL(256)                                                                                      \
@@ -200,6 +225,16 @@ THUNDER_KERNEL(256)
 bundled_fp8_update_scale(Global<float> scale, Global<float> history, Global<const float> amax, float largest,
                          std::int64_t length, bool from_latest) {
     fp8_update_scale(scale, history, amax, largest, length, from_latest);
+}
+
+// A thread for each tensor.
+THUNDER_KERNEL(256)
+bundled_fp8_current_scale(Global<float> scale, Global<float> amax, float largest, bool powers_of_two, float least_amax,
+                          std::int64_t tensors) {
+    const std::int64_t t = global_index<256>();
+    if (t >= tensors) return;
+    scale[t] = current_scale(amax[t], largest, powers_of_two, least_amax);
+    amax[t] = 0.0F;
 }
 
 }  // namespace thunder::bundled

@@ -1,14 +1,16 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0
-"""Records what delayed scaling makes of amaxes: tests/fixtures/fp8/delayed_scaling.safetensors. Needs the versions below.
+"""Records what delayed and current scaling make of amaxes: tests/fixtures/fp8/scaling.safetensors. Needs the versions below.
 
-  python scripts/make_delayed_scaling_table.py [--out tests/fixtures/fp8]
+  python scripts/make_fp8_scaling_table.py [--out tests/fixtures/fp8]
 
 An implementation of its own of the rule that Transformer Engine has in transformer_engine/common/recipe/delayed_scaling.cu (the
 update after amaxes were reduced over ranks, which its autocast regions call), in numpy's f32. Five tensors, 2,000 updates:
 amax (2000, 5) is what was left at each; RECIPE/scale (2000 / 10, 5) the scales after every tenth, RECIPE/history (5, length)
 the history at the end, its first element that of the next update. In the recipes "ranks" and "four" two and
 four ranks have amaxes of each tensor, the next rank's being those of the next tensor; the history is that of the first rank.
+
+current/amax has amaxes of all sizes, current/KIND the scales of current scaling (common/recipe/recipe_common.cuh there).
 """
 import argparse, os
 
@@ -80,6 +82,34 @@ def run(sequence, largest, margin, length, from_latest, ranks):
     return np.array(scales, dtype=np.float32), np.array(history, dtype=np.float32)
 
 
+CURRENT = {  # largest number, scales are powers of two, amaxes below are raised to this
+    "e4m3": (E4M3, False, 0.0),
+    "e5m2": (E5M2, False, 0.0),
+    "powers": (E4M3, True, 0.0),
+    "raised": (E5M2, True, 1e-4),
+}
+
+
+def current_amaxes():
+    draw = np.random.default_rng(18)
+    exact = [E4M3 * 2.0**e for e in range(-140, 119, 3)] + [2.0**e for e in range(-149, 128, 3)]  # whose scales are powers
+    near = [np.nextafter(np.float32(a), np.float32(to)) for a in exact for to in (0, np.inf)]
+    drawn = 2.0 ** draw.uniform(-149, 127, 300)
+    special = [0, np.inf, np.nan, np.finfo(np.float32).max, 1e-45, 1e-4, 448, 57344]
+    with np.errstate(under="ignore"):
+        return np.array(exact + near + list(drawn) + special, dtype=np.float32)
+
+
+def current_scale(amax, largest, powers, least):
+    if amax < least:
+        amax = np.float32(least)
+    if not (np.isfinite(amax) and amax > 0):
+        return np.float32(1)
+    with np.errstate(over="ignore"):
+        scale = min(np.float32(largest) / amax, np.finfo(np.float32).max)
+    return np.float32(2.0 ** (np.frexp(scale)[1] - 1)) if powers else np.float32(scale)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", default="tests/fixtures/fp8")
@@ -89,8 +119,12 @@ def main():
     tensors = {"amax": amaxes()}
     for name, recipe in RECIPES.items():
         tensors[name + "/scale"], tensors[name + "/history"] = run(tensors["amax"], *recipe)
+    tensors["current/amax"] = current_amaxes()
+    for name, (largest, powers, least) in CURRENT.items():
+        scales = [current_scale(amax, largest, powers, np.float32(least)) for amax in tensors["current/amax"]]
+        tensors["current/" + name] = np.array(scales, dtype=np.float32)
     os.makedirs(out, exist_ok=True)
-    save_file(tensors, os.path.join(out, "delayed_scaling.safetensors"))
+    save_file(tensors, os.path.join(out, "scaling.safetensors"))
 
 
 main()
