@@ -9,6 +9,7 @@
 
 #include "cli/version.h"
 #include "codegen/program/model_files.h"
+#include "compiler/analysis/class_scores.h"
 #include "compiler/ir/structure.h"
 #include "compiler/passes/autodiff/remove_stops.h"
 #include "compiler/passes/precision/lower_precision.h"
@@ -47,6 +48,8 @@ TrainingProgram training_program(const ModelOptions& model, const DeviceOptions&
     if (!user_functions_of(raised).empty() || !user_functions_of(module).empty())
         raised = compile_without_user_functions(model, parting);
     EmitOptions emit;
+    const std::optional<ClassScores> scores = class_scores(raised.main());
+    emit.token_entropy = scores && scores->of_tokens && scores->alone;
     emit.stops_gradients = stops_gradients(raised);
     emit.padded_rows = padded_rows(raised);
     emit.tieable = tieable_weights(raised);

@@ -48,9 +48,11 @@
 #include "compiler/passes/simplify/join_pieces.h"
 #include "compiler/passes/simplify/join_products.h"
 #include "compiler/passes/simplify/simplify.h"
+#include "compiler/passes/step/add_evaluation.h"
 #include "compiler/passes/step/add_loss.h"
 #include "compiler/passes/step/compose_function.h"
 #include "compiler/passes/step/compose_step.h"
+#include "compiler/passes/step/keep_statistics.h"
 #include "compiler/passes/step/sink_accumulation.h"
 #include "compiler/support/error.h"
 #include "compiler/user_functions/user_functions.h"
@@ -184,7 +186,11 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     list.add("choose_init", choose_init);  // by what the model is, whoever computes it
     if (thunder::find_rule(o.optimizer)->steps_matrices()) list.require("mark_outer_matrices", mark_outer_matrices);
     if (!user_functions().empty()) add_user_functions(list, o);
+    list.add("keep_statistics", keep_statistics);
     add_layers(list, o);
+    list.add("add_evaluation", [o](Module m, Report& r) {
+        return add_evaluation(std::move(m), {.function = !o.mesh.has_shards() && !reference_only(o)}, r);
+    });
 
     list.require("differentiate", [o](Module m, Report& r) {
         DifferentiateOptions options;

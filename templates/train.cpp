@@ -15,7 +15,7 @@ int main(int argc, char** argv) try {
     Model model(trainer.arenas(), trainer.streams());
     // On a GPU each part of the step is captured once and replayed.
     thunder::Stream& stream = trainer.stream();
-    thunder::Graph weigh, forward, forward_backward[thunder::MicroStep::kinds], update;
+    thunder::Graph weigh, evaluation, forward_backward[thunder::MicroStep::kinds], update;
 
     // A mean over a step's tokens needs their number before its first backward pass.
     const auto weigh_loss = [&] {
@@ -31,8 +31,8 @@ int main(int argc, char** argv) try {
         weigh_loss();
         for (std::int64_t micro = 0; micro < trainer.micro_steps(); ++micro) {
             trainer.load_batch(micro);
-            forward.run(stream, [&] {
-                model.forward(trainer.micro_step(0));
+            evaluation.run(stream, [&] {
+                model.evaluate();
                 trainer.join_streams();
             });
         }

@@ -110,6 +110,14 @@ void print_model_class(SourceText& out, const ProgramLayout& layout) {
         }
         out.comment("The norm of the gradients, clipping, and the optimizer's step.");
         out.line("void update();");
+        if (module.find(evaluate_function) != nullptr) {
+            out.comment("The model in evaluation, for batches that are not trained on: adds up the loss of one.");
+            out.line("void evaluate();");
+        } else {
+            out.comment(parts ? "The loss of a batch that is not trained on." : "There is none by itself, as above.");
+            out.line(fmt::format("void evaluate() {{ forward({}); }}",
+                                 ranks ? "{thunder::WriteMode::overwrite, true}" : "thunder::WriteMode::overwrite"));
+        }
     } else {
         const std::string name = identifier(layout.module().main().name);
         out.comment(

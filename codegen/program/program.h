@@ -25,6 +25,7 @@ struct EmitOptions {
     CompileOptions compile;
     std::int64_t default_grad_accum = 1;
     std::string default_loss_scale = "off";  // of a run: --loss-scale
+    bool token_entropy = false;              // the loss is the mean cross entropy of tokens alone
     bool stops_gradients = false;  // what the loss does beside its gradient: the program's own test leaves that out
     std::vector<PaddedRow> padded_rows{};  // the same, of these rows alone
     std::optional<TieableWeights> tieable{};

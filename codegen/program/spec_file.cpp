@@ -47,10 +47,15 @@ std::string_view name_of(LossForm::Kind kind) {
 struct NotEvaluated {
     std::string why, help;
 };
-NotEvaluated not_evaluated(const Function& step) {
-    const char* const in_eval_mode =
-        "export the model in eval() mode as well, and evaluate what --save wrote with the program of that: --init FILE "
-        "--eval-only";
+NotEvaluated not_evaluated(const Module& module) {
+    if (module.find(evaluate_function) != nullptr) return {};
+    const Function& step = module.main();
+    const std::string other_program = module.mesh.has_shards()
+                                          ? "thunderc train --dp, or for one rank, writes a program that is; or export "
+                                          : "export ";
+    const std::string in_eval_mode = other_program +
+                                     "the model in eval() mode as well, and evaluate what --save wrote with the "
+                                     "program of that: --init FILE --eval-only";
     for (const ArgInfo& info : step.argument_info) {
         if (is_seed(info)) return {"its forward pass draws random numbers, as for dropout", in_eval_mode};
         if (info.kind == ArgInfo::Kind::buffer)
@@ -59,6 +64,12 @@ NotEvaluated not_evaluated(const Function& step) {
     if (printed_parts(step).size() > 1) return {};
     return {"what its backward pass gathers begins in the forward pass",
             "thunderc train --fsdp-reshard forward writes a program that is"};
+}
+
+// Whether it counts labels that are told right, as it is evaluated.
+bool counts_hits(const Module& module) {
+    const Function* evaluate = module.find(evaluate_function);
+    return evaluate != nullptr && evaluate->results.size() > 1;
 }
 
 class SpecPrinter {
@@ -181,8 +192,10 @@ class SpecPrinter {
         out_.line(fmt::format(".tokens = {},", step_tokens(m.main())));
         const LossForm loss = loss_form(m);
         out_.line(fmt::format(".loss = Loss::{},", name_of(loss.kind)));
-        if (const NotEvaluated no = not_evaluated(m.main()); !no.why.empty())
+        if (const NotEvaluated no = not_evaluated(m); !no.why.empty())
             out_.line(fmt::format(".not_evaluated = {{{}, {}}},", quote(no.why), quote(no.help)));
+        if (options_.token_entropy) out_.line(".token_entropy = true,");
+        if (counts_hits(m)) out_.line(".counts_hits = true,");
         if (options_.stops_gradients) out_.line(".stops_gradients = true,");
         out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
         out_.line(fmt::format(".flops_per_micro_step = {:.9g},", product_flops(m, true)));

@@ -9,6 +9,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/kernels/costs.h"
+#include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -135,7 +136,7 @@ std::vector<KernelCost> step_costs(const Module& planned) {
     check(planned.phase == Module::Phase::planned, "costs are those of a planned module");
     Sums sums;
     for (const Function& entry : planned.functions)
-        if (!entry.argument_info.empty())
+        if (!entry.argument_info.empty() && entry.name != evaluate_function)
             each_op(planned, entry, 1, [&](const Function& f, const Op& op, std::int64_t times) {
                 if (const std::optional<KernelCost> cost = op_cost(planned, f, op)) sums.add(*cost, times);
             });

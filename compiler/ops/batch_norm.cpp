@@ -5,8 +5,11 @@
 //
 // With n numbers in a channel:  db = Σ dy,  dw = Σ dy · x̂,  dx = w · rstd · (dy - db / n - x̂ · dw / n). Mean and
 // variance are kept, two values a channel; a cotangent of theirs adds dmean / n and dvariance · 2 (x - mean) / n.
-// Running statistics are no part of it: who moves them does so by these results. Ioffe and Szegedy, "Batch
+// Running statistics are no part of it: who moves them does so by these results. It may be told which these are
+// (batch_norm.h), and does not read them. Ioffe and Szegedy, "Batch
 // Normalization", 2015.
+#include "compiler/ops/batch_norm.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -67,6 +70,8 @@ std::vector<Type> infer_batch_norm(const InferInput& in) {
     check_input(x);
     check_channels(in, 1, "scale", x);
     check_channels(in, 2, "bias", x);
+    check_channels(in, batch_norm_running_mean, "running mean", x);
+    check_channels(in, batch_norm_running_variance, "running variance", x);
     in.attributes.number("eps");
     return {x, channel_statistic(x), channel_statistic(x)};
 }
@@ -207,7 +212,7 @@ std::vector<Value> decompose_batch_norm_backward(Builder& b, const Op& op) {
 
 std::vector<OpDef> define_batch_norm() {
     OpDef forward;
-    forward.name = "batch_norm";
+    forward.name = batch_norm_name;
     forward.level = OpLevel::composite;
     forward.summary =
         "Takes mean and deviation of the batch out of each channel of x (N, C, ...), then scales by w (C) and adds b "
@@ -223,7 +228,7 @@ std::vector<OpDef> define_batch_norm() {
     forward.precision = {.kind = Precision::Kind::island, .why = "statistics of channels", .low_operands = {0}};
     forward.result_names = {"y", "mean", "variance"};
     forward.parameter_roles = {ParameterRole::other, ParameterRole::scale, ParameterRole::shift};
-    forward.operand_names = {"x", "weight", "bias"};
+    forward.operand_names = {"x", "weight", "bias", "running_mean", "running_variance"};
     const Attributes eps{{"eps", 1e-5}};
     forward.samples = {
         {.name = "rows", .operands = {f32({5, 4}), f32({4}), f32({4})}, .attributes = eps},

@@ -28,13 +28,15 @@ constexpr Field fields[] = {{"learning_rate", 0, DType::f64},
                             {"loss_sum", rule_end + 24, DType::f32},
                             {"grad_norm", rule_end + 28, DType::f32},
                             {"clip_factor", rule_end + 32, DType::f32},
-                            {"rounding", rule_end + 40, DType::i64}};
+                            {"rounding", rule_end + 40, DType::i64},
+                            {"label_count", rule_end + 56, DType::f32},
+                            {"label_hits", rule_end + 60, DType::f32}};
 // What the host knows, and the text says by other means: where a plan places them the struct has loss_scale, which no
-// plan knows of, nor of most_grad_norm at the end.
+// plan knows of, nor of most_grad_norm behind rounding.
 constexpr Field flags[] = {{"first_micro_step", rule_end + 36, DType::boolean},
                            {"decay_all", rule_end + 37, DType::boolean},
                            {"last_micro_step", rule_end + 38, DType::boolean}};
-static_assert(rule_end + 56 == step_scalars_bytes);
+static_assert(rule_end + 64 == step_scalars_bytes);
 
 // Which number of its rule "adamw.beta2" is.
 std::optional<std::size_t> index_of_number(std::string_view scalar) {

@@ -16,8 +16,10 @@
 namespace thunderc {
 
 // The functions of a step, by their names: the weights of its loss, where it has any (once for each micro-batch before
-// all else), forward and backward pass (for each micro-batch), and the optimizer's update (once).
+// all else), forward and backward pass (for each micro-batch), and the optimizer's update (once). Beside them, where
+// the forward pass of a step is not what a model is judged by, there is a function of no step: evaluate.
 inline constexpr const char* loss_weight_function = "loss_weight";
+inline constexpr const char* evaluate_function = "evaluate";
 inline constexpr const char* forward_backward_function = "forward_backward";
 inline constexpr const char* update_function = "update";
 // Whether a module is a training step that is put together: it has an update.
@@ -44,7 +46,7 @@ double loss_divisor(const LossForm& form, const std::vector<double>& weights, st
 
 // Of a loss of terms: what its weights are called. As many as there are lie behind StepScalars.
 std::string loss_weight_scalar(std::size_t k);
-inline constexpr std::int64_t step_scalars_bytes = 168;  // of StepScalars
+inline constexpr std::int64_t step_scalars_bytes = 176;  // of StepScalars
 std::int64_t step_scalars_bytes_with(const LossForm& form);
 
 // The scalar by which numbers are drawn: the seed of the run.

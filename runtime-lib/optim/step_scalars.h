@@ -31,6 +31,10 @@ struct StepScalars {
     // written by the host before a step
     std::uint64_t rounding = 0;  // of parameters in bf16, see rounding.h; 0: to the nearest
     double most_grad_norm = 0;   // where steps may be skipped: one with a larger norm is; 0: none
+
+    // written on the device as a model of classes is evaluated
+    float label_count = 0;  // so many labels so far
+    float label_hits = 0;   // of these, those that the model gives the largest score
 };
 
 // Behind them, where a run has groups of parameters, lie the rule's numbers of each group: most_numbers doubles. From

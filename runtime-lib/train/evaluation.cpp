@@ -2,6 +2,7 @@
 #include "train/evaluation.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "support/error.h"
 #include "support/text.h"
@@ -68,15 +69,21 @@ bool Evaluation::has_no_weight(const StepNumbers& read) const {
     return program_.loss == Loss::mean && !(read.scalars.loss_weight > 0);
 }
 
-EvaluationReport Evaluation::report(const StepNumbers& read, float loss_sum) const {
+Evaluation::Sums Evaluation::sums(const StepNumbers& read) {
+    return {read.scalars.loss_sum, read.scalars.label_count, read.scalars.label_hits};
+}
+
+EvaluationReport Evaluation::report(const StepNumbers& read, const Sums& of_all) const {
     EvaluationReport report;
     report.batches = batches_;
-    report.loss = loss_sum;
+    report.loss = of_all[0];
     switch (program_.loss) {
         case Loss::average: report.loss /= static_cast<double>(micro_batches() * cut_.world); break;
         case Loss::mean: report.loss /= static_cast<double>(read.scalars.loss_weight); break;
         case Loss::terms: break;  // each was divided on the way
     }
+    if (program_.token_entropy) report.perplexity = std::exp(report.loss);
+    if (program_.counts_hits && of_all[1] > 0) report.accuracy = static_cast<double>(of_all[2]) / of_all[1];
     return report;
 }
 

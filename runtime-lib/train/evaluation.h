@@ -2,6 +2,7 @@
 // The loss of batches that are not trained on: the same ones each time, by the forward pass alone.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,8 +36,10 @@ class Evaluation {
     StepNumbers numbers() const;
     // Whether there is nothing that its loss could be a mean of.
     bool has_no_weight(const StepNumbers& read) const;
-    // From what they are behind it, the same on all ranks but for `loss_sum`, which is that of all.
-    EvaluationReport report(const StepNumbers& read, float loss_sum) const;
+    // What this rank added up, and what is reported where these are the sums of all ranks.
+    using Sums = std::array<float, 3>;  // of losses, labels, and labels with the largest score
+    static Sums sums(const StepNumbers& read);
+    EvaluationReport report(const StepNumbers& read, const Sums& of_all) const;
 
     // For the log: what is not as one might think of its data (BatchSource::notes), and what is evaluated.
     std::vector<std::string> lines() const;

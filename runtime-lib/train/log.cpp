@@ -57,7 +57,11 @@ std::string json_line(const StepReport& report) {
 }
 
 std::string json_line(const EvaluationReport& report) {
+    const auto where_known = [](const char* name, const std::optional<double>& number) {
+        return number ? cat(",\"", name, "\":", json_number(*number)) : std::string();
+    };
     return cat("{\"step\":", report.step, ",\"eval_loss\":", json_number(report.loss),
+               where_known("eval_perplexity", report.perplexity), where_known("eval_accuracy", report.accuracy),
                ",\"eval_batches\":", report.batches, ",\"eval_ms\":", digits("%.3f", report.ms), "}");
 }
 

@@ -27,11 +27,13 @@ double tokens_per_second(const StepReport& report);
 struct EvaluationReport {
     std::int64_t step = 0;  // how many were trained before it
     double loss = 0;
+    std::optional<double> perplexity;  // exp(loss), of a cross entropy of tokens
+    std::optional<double> accuracy;    // the part of labels that got the largest score, of scores of classes
     std::int64_t batches = 0;
     double ms = 0;
 };
 
-// {"step":100,"eval_loss":3.21,"eval_batches":10,"eval_ms":812.5}
+// {"step":100,"eval_loss":3.21,"eval_perplexity":24.8,"eval_batches":10,"eval_ms":812.5}
 std::string json_line(const EvaluationReport& report);
 
 // {"step":0,"loss":5.5451,"grad_norm":1.23,"lr":0.001,"tokens":8192,"step_ms":12.3,"tokens_per_second":665000}

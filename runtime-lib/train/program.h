@@ -90,6 +90,8 @@ struct ProgramSpec {
     struct NotEvaluated {
         std::string_view why, help;
     } not_evaluated{};
+    bool token_entropy = false;    // the loss is the mean cross entropy of tokens alone
+    bool counts_hits = false;      // Model::evaluate counts labels, and those with the largest score (StepScalars)
     bool stops_gradients = false;  // the model detaches something: its gradient is not the slope of its loss
     std::int64_t default_grad_accum;
     double flops_per_micro_step;  // of the matrix products, forward and backward; 0: not known

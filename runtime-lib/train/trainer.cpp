@@ -546,9 +546,9 @@ void Trainer::end_evaluation() {
             "the batches of the evaluation have nothing to learn from: their loss has no weight, as where "
             "all labels are ignored",
             "look at the labels of --eval-feed");
-    float loss_sum = read.scalars.loss_sum;
-    if (!s.world.is_alone()) s.communicator->all_reduce_sum(std::span(&loss_sum, 1), "the loss of the evaluation");
-    EvaluationReport report = s.evaluation->report(read, loss_sum);
+    Evaluation::Sums sums = Evaluation::sums(read);
+    if (!s.world.is_alone()) s.communicator->all_reduce_sum(sums, "the loss of the evaluation");
+    EvaluationReport report = s.evaluation->report(read, sums);
     report.step = s.progress.step;
     report.ms = steady_ms() - s.evaluation_began;
     s.waiting.reset();

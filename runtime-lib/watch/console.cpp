@@ -104,8 +104,10 @@ void Console::alarm(const std::string& text) {
 void Console::evaluation(const EvaluationReport& report) {
     eval_loss_ = report.loss;
     line(cat("after ", count_text(static_cast<std::uint64_t>(report.step), "step"), "  eval loss ",
-             digits("%.4f", report.loss), "  (", report.batches, report.batches == 1 ? " batch, " : " batches, ",
-             digits("%.1f", report.ms / 1000), " s)"));
+             digits("%.4f", report.loss),
+             report.perplexity ? cat("  perplexity ", digits("%.4g", *report.perplexity)) : std::string(),
+             report.accuracy ? cat("  accuracy ", digits("%.2f", 100 * *report.accuracy), "%") : std::string(), "  (",
+             report.batches, report.batches == 1 ? " batch, " : " batches, ", digits("%.1f", report.ms / 1000), " s)"));
 }
 
 void Console::step(const StepReport& report, std::int64_t steps) {

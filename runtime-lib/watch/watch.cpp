@@ -49,7 +49,9 @@ void Watch::step(StepReport report, std::int64_t micro_steps, std::int64_t last)
 
 void Watch::evaluation(const EvaluationReport& report) {
     if (log_) log_->write(json_line(report));
-    const std::pair<std::string_view, double> scalars[] = {{"eval/loss", report.loss}};
+    std::vector<std::pair<std::string_view, double>> scalars = {{"eval/loss", report.loss}};
+    if (report.perplexity) scalars.emplace_back("eval/perplexity", *report.perplexity);
+    if (report.accuracy) scalars.emplace_back("eval/accuracy", *report.accuracy);
     if (board_) board_->write(report.step, scalars);
     console_.evaluation(report);
 }

@@ -206,11 +206,11 @@ TEST_F(ReportPage, HasTheMemoryOfAProgram) {
     const nlohmann::json program = data_of(page).at("program");
     EXPECT_EQ(program.at("arenas"), nlohmann::json::parse(R"([["parameters",2260],["gradients",2260],
         ["optimizer",4564],["scratch",1024],["batch",224]])"));
-    EXPECT_EQ(program.at("tensors").size(), 36U);
+    EXPECT_EQ(program.at("tensors").size(), 41U);
     EXPECT_EQ(
-        program.at("tensors").at(25),
+        program.at("tensors").at(29),
         nlohmann::json::parse(
-            R"json(["forward_backward.tanh","(B,16)","f32","scratch",256,256,1,0,"forward_backward, calls 2 to 9","drelu"])json"));
+            R"json(["forward_backward.tanh","(B,16)","f32","scratch",256,256,1,0,"forward_backward, calls 2 to 9","drelu, evaluate.tanh"])json"));
 
     EXPECT_EQ(run("report run.jsonl --program . -o page.html").err,
               "error: . holds no training program: there is no model.h in it\n"

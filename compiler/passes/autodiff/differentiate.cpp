@@ -459,10 +459,14 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
 void Differentiator::order_functions() {
     std::vector<std::string> order = {out_.main().name};
     std::set<std::string> seen(order.begin(), order.end());
+    std::vector<std::string> beside;  // entries that are no part of a step, behind all else
+    for (std::size_t k = 1; k < out_.functions.size(); ++k)
+        if (!out_.functions[k].argument_info.empty()) beside.push_back(out_.functions[k].name);
     auto visit = [&](const std::string& name) {
         if (seen.insert(name).second) order.push_back(name);
     };
-    for (std::size_t k = 0; k < order.size(); ++k)
+    for (std::size_t k = 0, entry = 0; k < order.size() || entry < beside.size(); ++k) {
+        if (k == order.size()) visit(beside[entry++]);
         for (const Op& op : out_.find(order[k])->ops) {
             if (!runs_function(op)) continue;
             const std::string name = callee(out_, op).name;
@@ -472,6 +476,7 @@ void Differentiator::order_functions() {
                 backward != backward_of_.end() && out_.find(backward->second) != nullptr)
                 visit(backward->second);
         }
+    }
     std::vector<Function> functions;
     for (const std::string& name : order) functions.push_back(std::move(*out_.find(name)));
     out_.functions = std::move(functions);
@@ -554,7 +559,9 @@ Module Differentiator::run() {
     f.result_names = std::move(names);
     remove_dead_code(f);
     out_.functions.front() = std::move(f);
-    remove_unreached_functions(out_);
+    const auto behind = std::stable_partition(out_.functions.begin() + 1, out_.functions.end(),
+                                              [](const Function& g) { return !g.argument_info.empty(); });
+    remove_unreached_functions(out_, static_cast<std::size_t>(behind - out_.functions.begin()));
     order_functions();
     return std::move(out_);
 }

@@ -76,7 +76,8 @@ Module unroll_repeats(Module module, Report& report) {
 }
 
 Module unroll_nested_repeats(Module module) {
-    for (std::size_t k = 1; k < module.functions.size(); ++k) unroll_in(module, module.functions[k]);
+    for (std::size_t k = 1; k < module.functions.size(); ++k)
+        if (module.functions[k].argument_info.empty()) unroll_in(module, module.functions[k]);  // no entry
     return module;
 }
 

@@ -37,7 +37,9 @@ class ModuleLowering {
     const PrecisionOptions& options_;
     Report& report_;
     std::map<std::pair<std::string, Request>, Lowered> known_;
-    bool narrow_copies_read_ = false;  // by forward_backward, which stands before update
+    // What forward_backward decides, which stands before all else: whether it reads narrow copies, and whether frozen
+    // parameters are held in the narrow type alone. What evaluate reads, it reads as well.
+    bool narrow_copies_read_ = false, low_alone_ = false;
 };
 
 Lowered ModuleLowering::lower(const Function& f, const Request& request) {
@@ -94,7 +96,7 @@ Request ModuleLowering::entry_request(const Function& f) const {
     return request;
 }
 
-// forward_backward: narrow copies stand behind its arguments.
+// forward_backward, or evaluate: narrow copies stand behind its arguments.
 Function ModuleLowering::entry(const Function& f) {
     Request request = entry_request(f);
     if (options_.gathered && options_.master) {
@@ -111,14 +113,15 @@ Function ModuleLowering::entry(const Function& f) {
     }
     Lowered lowered = lower(f, request);
     Function& out = lowered.function;
-    const bool low_alone = frozen_in_low(f, lowered);
+    const bool trains = f.name == forward_backward_function;
+    if (trains) low_alone_ = frozen_in_low(f, lowered);
     // A master that nobody reads is an argument still: where it lies is where its gradient and its narrow copy lie.
     std::vector<Value> arguments, narrow_copies;
     std::vector<ArgInfo> infos, narrow_copy_infos;
     std::size_t at = 0;
     for (std::size_t k = 0; k < f.arguments.size(); ++k) {
         const ArgInfo& info = f.argument_info[k];
-        if (low_alone && !info.trainable && lowered.reads_narrow_copy[k]) {
+        if (low_alone_ && !info.trainable && lowered.reads_narrow_copy[k]) {
             // Frozen: no optimizer needs more digits than products read.
             arguments.push_back(out.arguments[at++]);
             out.info(arguments.back()).name.clear();
@@ -137,8 +140,8 @@ Function ModuleLowering::entry(const Function& f) {
     }
     arguments.insert(arguments.end(), narrow_copies.begin(), narrow_copies.end());
     infos.insert(infos.end(), narrow_copy_infos.begin(), narrow_copy_infos.end());
-    narrow_copies_read_ = !narrow_copy_infos.empty();
-    if (options_.master && !narrow_copies_read_)
+    if (trains) narrow_copies_read_ = !narrow_copy_infos.empty();
+    if (trains && options_.master && !narrow_copies_read_)
         report_.declined(
             "lower_precision", "",
             fmt::format("no product reads a parameter: there are no {} copies", name_of(options_.compute)));
@@ -195,7 +198,7 @@ Module ModuleLowering::run() {
     std::vector<Function> entries;
     for (const Function& f : module_.functions) {
         if (f.argument_info.empty()) continue;
-        if (f.name == forward_backward_function)
+        if (f.name == forward_backward_function || f.name == evaluate_function)
             entries.push_back(entry(f));
         else if (f.name == update_function)
             entries.push_back(update(f));

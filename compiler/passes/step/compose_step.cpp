@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "compiler/ir/builder.h"
@@ -283,9 +284,12 @@ Module compose_step(Module module, const StepOptions& options, Report& report) {
     const std::size_t weights = results.first_moved - 1;
     if (weights > 0) functions.push_back(loss_weight(main, results));
     functions.push_back(update(main, results, *rule, options.coded_states));
-    std::move(module.functions.begin() + 1, module.functions.end(), std::back_inserter(functions));
+    if (const Function* evaluate = module.find(evaluate_function)) functions.push_back(*evaluate);
+    const std::size_t entries = functions.size();
+    for (Function& f : std::span(module.functions).subspan(1))
+        if (f.name != evaluate_function) functions.push_back(std::move(f));
     module.functions = std::move(functions);
-    remove_unreached_functions(module, weights > 0 ? 3 : 2);
+    remove_unreached_functions(module, entries);
     report.done("compose_step", options.optimizer,
                 fmt::format("{} trainable parameters, the loss {}", results.trainable.size(),
                             weights == 0       ? "is the mean of the micro-steps'"

@@ -11,6 +11,7 @@
 //     update(parameters, gradients, the rule's states ("first_moment.<name>"), its numbers ("adamw.beta2"), scalars of
 //            StepScalars)
 //         -> (parameters, states, grad_norm)
+//     evaluate(...), where add_evaluation left one, as it is
 //
 // Each gradient passes accumulate_gradient(before, dw, first). A result that takes
 // the place of an argument is named (result_names) like the argument's value; the planner gives both one place.

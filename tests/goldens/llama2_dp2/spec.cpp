@@ -70,6 +70,7 @@ const ProgramSpec PROGRAM = {
     .batch = 2,
     .tokens = 16,
     .loss = Loss::mean,
+    .token_entropy = true,
     .default_grad_accum = 1,
     .flops_per_micro_step = 474624,
     .providers = {.products = true, .attention = true},

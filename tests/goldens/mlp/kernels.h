@@ -15,3 +15,6 @@ void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, 
 void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream);
 
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream);
+
+void loss_add_sum(float* label_count, float* label_hits, const std::int64_t* labels, const float* linear,
+    Stream& stream);

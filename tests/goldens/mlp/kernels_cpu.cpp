@@ -64,3 +64,36 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
     });
     loss_weight[0] = loss_weight_before + weight;
 }
+
+// loss_add_sum:
+//   label_count += sum_B(labels != -100)
+//   label_hits += sum_B(-row_max((linear == row_max(linear) or isnan(linear)) ? index : -5) == labels)
+void loss_add_sum(float* label_count, float* label_hits, const std::int64_t* labels, const float* linear,
+    Stream& stream) {
+    const Timed timed("loss_add_sum", {.bytes = 128, .flops = 182}, stream);
+    constexpr std::int64_t rows = B, width = 5;
+    const float label_count_before = label_count[0];
+    const float label_hits_before = label_hits[0];
+    column_reduction(
+        rows, 2, stream,
+        [&](std::int64_t begin, std::int64_t end, float* partial) {
+            for (std::int64_t row = begin; row < end; ++row) {
+                const float* linear_row = linear + row * width;
+                const float cast_2 = static_cast<float>(labels[row] != -100);
+                const float largest = row_max<float>(width, [&](std::int64_t c) { return linear_row[c]; });
+                const std::int64_t largest_2 = row_max<std::int64_t>(width, [&](std::int64_t c) {
+                    return (linear_row[c] == largest || linear_row[c] != linear_row[c]) ? -c : -5;
+                });
+                const float cast = static_cast<float>(vec_math::neg<std::int64_t>(largest_2) == labels[row]);
+                partial[0] += cast_2;
+                partial[1] += cast;
+            }
+        },
+        [&](std::int64_t column, float sum) {
+            if (column < 1) {
+                label_count[0] = label_count_before + sum;
+            } else {
+                label_hits[0] = label_hits_before + sum;
+            }
+        });
+}

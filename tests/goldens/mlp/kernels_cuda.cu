@@ -26,3 +26,11 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
     const Timed timed("cross_entropy_weight", {.bytes = 40, .flops = 13}, stream);
     launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight, labels);
 }
+
+void loss_add_sum(float* label_count, float* label_hits, const std::int64_t* labels, const float* linear,
+    Stream& stream) {
+    const Timed timed("loss_add_sum", {.bytes = 128, .flops = 182}, stream);
+    auto* partials = reinterpret_cast<float*>(stream.workspace(4 * sizeof(float)));
+    launch("loss_add_sum", loss_add_sum_kernel, 1, 256, stream, labels, linear, partials);
+    launch("loss_add_sum", loss_add_sum_finish, 1, 256, stream, label_count, label_hits, partials);
+}

@@ -87,4 +87,66 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Globa
     }
 }
 
+// loss_add_sum:
+//   label_count += sum_B(labels != -100)
+//   label_hits += sum_B(-row_max((linear == row_max(linear) or isnan(linear)) ? index : -5) == labels)
+// One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
+// each block.
+THUNDER_KERNEL(256) loss_add_sum_kernel(Global<const std::int64_t> labels, Global<const float> linear,
+    Global<float> partials) {
+    constexpr int rows = B, width = 5;
+    THUNDER_SHARED(float, shared, 8);
+    float whole_sum = 0.0F;
+    float whole_sum_2 = 0.0F;
+    const int c = lane();
+    const int row = block_index() * 8 + warp();
+    if (row < rows) {
+        float linear_v;
+        const float cast_2 = static_cast<float>(labels[row] != -100);
+        float largest = -math::infinity();
+        if (c < width) {
+            linear_v = linear[row * width + c];
+            largest = math::max<float>(largest, linear_v);
+        }
+        largest = warp_max(largest);
+        std::int64_t largest_2 = math::lowest<std::int64_t>();
+        if (c < width) {
+            largest_2 = math::max<std::int64_t>(largest_2,
+                (linear_v == largest || linear_v != linear_v) ? static_cast<std::int64_t>(-c) : -5);
+        }
+        largest_2 = warp_max(largest_2);
+        const float cast = static_cast<float>(math::neg<std::int64_t>(largest_2) == labels[row]);
+        if (lane() == 0) whole_sum += cast_2;
+        if (lane() == 0) whole_sum_2 += cast;
+    }
+    whole_sum = block_sum<256>(whole_sum, shared);
+    if (thread_index() == 0) partials[block_index() * 4] = whole_sum;
+    whole_sum_2 = block_sum<256>(whole_sum_2, shared);
+    if (thread_index() == 0) partials[block_index() * 4 + 1] = whole_sum_2;
+}
+
+// Writes the sums: one block has added up all rows.
+THUNDER_KERNEL(256) loss_add_sum_finish(Aliased<float> label_count, Aliased<float> label_hits,
+    Global<const float> partials) {
+    constexpr int sums = 2;
+    THUNDER_SHARED(float, shared, 256);
+    const int p = block_index() * 32 + lane();
+    float sum = 0.0F;
+    for (int b = warp(); p < sums && b < 1; b += 8) {
+        sum += partials[b * 4 + p];
+    }
+    shared[thread_index()] = sum;
+    barrier();
+    if (warp() != 0 || p >= sums) return;
+    THUNDER_UNROLL
+    for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
+    if (p < 1) {
+        const float label_count_before = label_count[0];
+        label_count[0] = label_count_before + sum;
+    } else {
+        const float label_hits_before = label_hits[0];
+        label_hits[0] = label_hits_before + sum;
+    }
+}
+
 }  // namespace kernels

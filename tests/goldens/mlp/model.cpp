@@ -134,3 +134,48 @@ void Model::update() {
         .states = {at<float>(arenas_.optimizer, 0), at<float>(arenas_.optimizer, PARAMETER_BYTES)},
         .segments = arenas_.segments, .scalars = arenas_.scalars}, stream);
 }
+
+void Model::evaluate() {
+    [[maybe_unused]] Stream& stream = stream_;
+    const Range range("evaluate");  // as a GPU's profilers show it
+
+    namespace offset = layout::evaluate;
+
+    // the micro-batch
+    const float* const x = at<float>(arenas_.batch, offset::x);  // (B,12)
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B)
+
+    // parameters
+    const float* const w_net_0 = at<float>(arenas_.parameters, offset::w_net_0);  // (16,12)
+    const float* const w_net_0_bias = at<float>(arenas_.parameters, offset::w_net_0_bias);  // (16)
+    const float* const w_net_2 = at<float>(arenas_.parameters, offset::w_net_2);  // (16,16)
+    const float* const w_net_2_bias = at<float>(arenas_.parameters, offset::w_net_2_bias);  // (16)
+    const float* const w_net_4 = at<float>(arenas_.parameters, offset::w_net_4);  // (5,16)
+    const float* const w_net_4_bias = at<float>(arenas_.parameters, offset::w_net_4_bias);  // (5)
+
+    // activations, in memory that is reused
+    float* const relu = at<float>(arenas_.scratch, offset::relu);  // (B,16)
+    float* const tanh = at<float>(arenas_.scratch, offset::tanh);  // (B,16)
+    float* const linear = at<float>(arenas_.scratch, offset::linear);  // (B,5)
+    float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
+    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B)
+
+    // net: y = relu(x Wᵀ + bias)
+    linear_forward({.y = relu, .x = x, .weight = w_net_0, .bias = w_net_0_bias, .activation = Activation::relu,
+        .rows = B, .in = 12, .out = 16}, stream);
+    // net: y = tanh(x Wᵀ + bias)
+    linear_forward({.y = tanh, .x = relu, .weight = w_net_2, .bias = w_net_2_bias, .activation = Activation::tanh,
+        .rows = B, .in = 16, .out = 16}, stream);
+    // net.4: y = x Wᵀ + bias
+    linear_forward({.y = linear, .x = tanh, .weight = w_net_4, .bias = w_net_4_bias, .rows = B, .in = 16, .out = 5},
+        stream);
+    // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
+    cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = linear, .labels = labels, .ignore_index = -100,
+        .rows = B, .classes = 5}, stream);
+    // loss: scalars->loss_sum += loss
+    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
+    // loss:
+    //   scalars->label_count += sum_B(labels != -100)
+    //   scalars->label_hits += sum_B(-row_max((linear == row_max(linear) or isnan(linear)) ? index : -5) == labels)
+    loss_add_sum(&arenas_.scalars->label_count, &arenas_.scalars->label_hits, labels, linear, stream);
+}

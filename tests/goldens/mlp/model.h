@@ -51,6 +51,21 @@ inline constexpr std::int64_t dlinear = 512;
 namespace layout::loss_weight {
 inline constexpr std::int64_t labels = 192;
 }
+namespace layout::evaluate {
+inline constexpr std::int64_t x = 0;
+inline constexpr std::int64_t labels = 192;
+inline constexpr std::int64_t w_net_0 = 0;
+inline constexpr std::int64_t w_net_0_bias = 768;
+inline constexpr std::int64_t w_net_2 = 832;
+inline constexpr std::int64_t w_net_2_bias = 1856;
+inline constexpr std::int64_t w_net_4 = 1920;
+inline constexpr std::int64_t w_net_4_bias = 2240;
+inline constexpr std::int64_t relu = 0;
+inline constexpr std::int64_t tanh = 256;
+inline constexpr std::int64_t linear = 0;
+inline constexpr std::int64_t loss = 128;
+inline constexpr std::int64_t loss_lse = 192;
+}
 
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
 class Model {
@@ -70,6 +85,8 @@ class Model {
     }
     // The norm of the gradients, clipping, and the optimizer's step.
     void update();
+    // The model in evaluation, for batches that are not trained on: adds up the loss of one.
+    void evaluate();
 
   private:
     thunder::TrainingArenas arenas_;
@@ -117,9 +134,21 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"second_moment_net_2_bias", "(16)", "f32", "optimizer", 4160, 64, 1, 0, "always", "-"},
     {"second_moment_net_4", "(5,16)", "f32", "optimizer", 4224, 320, 1, 0, "always", "-"},
     {"second_moment_net_4_bias", "(5)", "f32", "optimizer", 4544, 20, 1, 0, "always", "-"},
-    {"forward_backward.relu", "(B,16)", "f32", "scratch", 0, 256, 1, 0, "forward_backward, calls 1 to 12", "-"},
-    {"forward_backward.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 2 to 9", "drelu"},
-    {"forward_backward.drelu", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 10 to 12", "tanh"},
+    {"forward_backward.relu", "(B,16)", "f32", "scratch", 0, 256, 1, 0, "forward_backward, calls 1 to 12",
+    "evaluate.relu, evaluate.linear, evaluate.loss and 1 more"},
+    {"evaluate.relu", "(B,16)", "f32", "scratch", 0, 256, 1, 0, "evaluate, calls 1 to 2",
+    "linear, loss, loss_lse and 1 more"},
+    {"evaluate.linear", "(B,5)", "f32", "scratch", 0, 80, 1, 0, "evaluate, calls 3 to 6",
+    "relu, forward_backward.relu"},
+    {"evaluate.loss", "scalar", "f32", "scratch", 128, 4, 1, 0, "evaluate, calls 4 to 5",
+    "relu, forward_backward.relu"},
+    {"evaluate.loss_lse", "(B)", "f32", "scratch", 192, 16, 1, 0, "evaluate, call 4", "relu, forward_backward.relu"},
+    {"forward_backward.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 2 to 9",
+    "drelu, evaluate.tanh"},
+    {"forward_backward.drelu", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 10 to 12",
+    "tanh, evaluate.tanh"},
+    {"evaluate.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "evaluate, calls 2 to 3",
+    "forward_backward.tanh, forward_backward.drelu"},
     {"forward_backward.loss", "scalar", "f32", "scratch", 512, 4, 1, 0, "forward_backward, calls 4 to 5",
     "dtanh, dlinear"},
     {"forward_backward.dtanh", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 7 to 9",

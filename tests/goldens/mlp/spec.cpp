@@ -44,6 +44,7 @@ const ProgramSpec PROGRAM = {
     .batch = 4,
     .tokens = 4,
     .loss = Loss::mean,
+    .counts_hits = true,
     .default_grad_accum = 1,
     .flops_per_micro_step = 11136,
     .providers = {.products = true},

@@ -72,6 +72,8 @@ class Model {
     }
     // The norm of the gradients, clipping, and the optimizer's step.
     void update();
+    // The loss of a batch that is not trained on.
+    void evaluate() { forward(thunder::WriteMode::overwrite); }
 
   private:
     thunder::TrainingArenas arenas_;

@@ -19,7 +19,8 @@ class Model {
           gather_(*streams.communication.front()),
           reduce_(*streams.communication.back()) {}
     void loss_weight();
-    void forward(const thunder::MicroStep& step) { forward_backward(step); }  // the next step overwrites the gradients
+    // The next step overwrites the gradients.
+    void evaluate() { forward_backward({thunder::WriteMode::overwrite, true}); }
     void forward_backward(const thunder::MicroStep& step);
     void update();
 

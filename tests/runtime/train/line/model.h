@@ -16,7 +16,7 @@ class Model {
   public:
     Model(const thunder::TrainingArenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
     void loss_weight();
-    void forward(thunder::WriteMode mode) { forward_backward(mode); }  // the next step overwrites the gradients
+    void evaluate() { forward_backward(thunder::WriteMode::overwrite); }  // the next step overwrites the gradients
     void forward_backward(thunder::WriteMode mode);
     void update();
 

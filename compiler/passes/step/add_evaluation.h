@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adds what a model is judged by, where the forward pass of a step is not that: the function `evaluate`, which is the
+// model in evaluation.
+//
+//     evaluate(the arguments of main that it reads, loss_sum, label_count and label_hits where classes are told)
+//         -> (loss_sum after, label_count after, label_hits after)
+//
+// It is main without dropout, with each batch norm by its running statistics (keep_statistics has told it which), and
+// with nothing that only a backward pass or a buffer needs: functions that it calls are copies ("block_evaluation")
+// which give and take what is read. Of scores of classes, but not of tokens, it counts labels, and those whose score is
+// the row's largest, the first of equal ones.
+//
+// It is there where the model drops, moves statistics, or scores classes. Nowhere, with a note, where that would not
+// be the model in evaluation: something else is drawn, or a buffer is moved that no batch norm would read; and not
+// where a step's parameters are gathered (options.function), or for naive programs.
+//
+// Requires: phase values, functions of layers, add_loss and keep_statistics; before differentiate, which leaves
+// `evaluate` as it is.
+#pragma once
+
+#include "compiler/passes/pass_manager.h"
+
+namespace thunderc {
+
+struct EvaluationOptions {
+    bool function = true;  // whether there may be one
+};
+
+Module add_evaluation(Module module, const EvaluationOptions& options, Report& report);
+
+}  // namespace thunderc
