@@ -5,7 +5,7 @@
 #
 #   tests/run.sh            what CI runs
 #   tests/run.sh --quick    without the sanitizers
-#   tests/run.sh --full     with the long form of every sweep, all of it under sanitizers, and a million damaged models
+#   tests/run.sh --full     with the long form of every sweep, all of it under sanitizers, and two million damaged models
 #   THUNDERC_BUILD=DIR      where to build; default: build in this repository. The sanitizers' build is DIR-sanitize
 #   THUNDERC_JOBS=N         how many jobs at once; default: one for each core
 set -euo pipefail
@@ -40,7 +40,7 @@ run() {  # PRESET FOLDER
 
 run release "$build"
 if [ "$full" = ON ]; then
-    echo "== a million damaged models"
+    echo "== damaged models: a million of ONNX, more than a million of .pt2 and .pt"
     FUZZ_ROUNDS=2400 "$build/tests/fuzz/test_fuzz" --gtest_filter='-*ThatGrow:*CutAnywhere' --gtest_brief=1
 fi
 ((quick)) || run sanitize "$build-sanitize"

@@ -31,6 +31,24 @@ Parts operand(Node& n, std::string_view name) {
     return {n.operand(name, DType::f32), {}};  // of integers too
 }
 
+[[noreturn]] void refuse(Node& n) {
+    n.fail(fmt::format("{} of complex numbers is not supported", n.call().target),
+           "compute with real numbers: torch.view_as_real gives pairs of them");
+}
+
+// The operand of a call that has one.
+Parts complex_operand(Node& n) {
+    const Parts x = operand(n, "self");
+    if (!x.imaginary) refuse(n);  // another argument is complex
+    return x;
+}
+
+std::pair<Parts, Parts> two_operands(Node& n) {
+    const Parts x = operand(n, "self"), y = operand(n, "other");
+    if (!x.imaginary && !y.imaginary) refuse(n);
+    return {x, y};
+}
+
 Value sum(Builder& b, Value x, Value y) {
     return !x ? y : !y ? x : b.add(x, y);
 }
@@ -56,13 +74,14 @@ void give(Node& n, const Parts& z) {
 }
 
 void multiplied(Node& n) {
-    give(n, product(n.b(), operand(n, "self"), operand(n, "other")));
+    const auto [x, y] = two_operands(n);
+    give(n, product(n.b(), x, y));
 }
 
 // x / y = x conj(y) / |y|²
 void divided(Node& n) {
     Builder& b = n.b();
-    const Parts x = operand(n, "self"), y = operand(n, "other");
+    const auto [x, y] = two_operands(n);
     if (!y.imaginary) return give(n, {b.div(x.real, y.real), b.div(x.imaginary, y.real)});
     const Parts z = product(b, x, {y.real, b.neg(y.imaginary)});
     const Value size = squared_size(b, y);
@@ -71,7 +90,7 @@ void divided(Node& n) {
 
 void added(Node& n) {
     Builder& b = n.b();
-    const Parts x = operand(n, "self"), y = operand(n, "other");
+    const auto [x, y] = two_operands(n);
     if (n.has("alpha") && n.number("alpha") != 1) n.fail(fmt::format("{} with a factor", n.call().target));
     const bool less = n.op() == "sub";
     // A part that one operand lacks has the other's shape, and not that of both.
@@ -81,36 +100,36 @@ void added(Node& n) {
 }
 
 void negated(Node& n) {
-    const Parts x = operand(n, "self");
+    const Parts x = complex_operand(n);
     give(n, {n.b().neg(x.real), n.b().neg(x.imaginary)});
 }
 
 void conjugate(Node& n) {
-    const Parts x = operand(n, "self");
+    const Parts x = complex_operand(n);
     give(n, {x.real, n.b().neg(x.imaginary)});
 }
 
 void real_part(Node& n) {
-    n.give(operand(n, "self").real);
+    n.give(complex_operand(n).real);
 }
 
 void imaginary_part(Node& n) {
-    n.give(operand(n, "self").imaginary);
+    n.give(complex_operand(n).imaginary);
 }
 
 void size_of(Node& n) {
     Builder& b = n.b();
-    n.give(b.op("sqrt", {squared_size(b, operand(n, "self"))}, {{"flat_at_zero", true}}));
+    n.give(b.op("sqrt", {squared_size(b, complex_operand(n))}, {{"flat_at_zero", true}}));
 }
 
 void angle_of(Node& n) {
-    const Parts x = operand(n, "self");
+    const Parts x = complex_operand(n);
     n.give(angle_of_point(n.b(), x.imaginary, x.real));
 }
 
 void exponential(Node& n) {
     Builder& b = n.b();
-    const Parts x = operand(n, "self");
+    const Parts x = complex_operand(n);
     const Value size = b.op("exp", {x.real});
     give(n, {b.mul(size, b.op("cos", {x.imaginary})), b.mul(size, b.op("sin", {x.imaginary}))});
 }
@@ -118,7 +137,7 @@ void exponential(Node& n) {
 // In the last dimension, side by side.
 void as_real(Node& n) {
     Builder& b = n.b();
-    const Parts x = operand(n, "self");
+    const Parts x = complex_operand(n);
     Dims column = b.type(x.real).dims;
     column.push_back(1);
     n.give(b.op("concat", {b.reshape(x.real, column), b.reshape(x.imaginary, column)},
@@ -127,7 +146,7 @@ void as_real(Node& n) {
 
 // What is complex stays so, in f32.
 void itself(Node& n) {
-    const Parts x = operand(n, "self");
+    const Parts x = complex_operand(n);
     if (const std::optional<ScalarType> type = n.scalar_type("dtype");
         type && *type != ScalarType::c64 && *type != ScalarType::c128 && *type != ScalarType::c32)
         n.fail("the imaginary parts of complex numbers are dropped", "write it with x.real");
@@ -135,14 +154,14 @@ void itself(Node& n) {
 }
 
 void squared(Node& n) {
-    const Parts x = operand(n, "self");
+    const Parts x = complex_operand(n);
     give(n, product(n.b(), x, x));
 }
 
 // 1 / z = conj(z) / |z|²
 void reciprocal_of(Node& n) {
     Builder& b = n.b();
-    const Parts x = operand(n, "self");
+    const Parts x = complex_operand(n);
     const Value size = squared_size(b, x);
     give(n, {b.div(x.real, size), b.neg(b.div(x.imaginary, size))});
 }
@@ -260,9 +279,7 @@ void import_complex(Node& n, const OpImporter& importer, std::unordered_map<std:
             if (one.op == op) return one.import(n);
     }
     const bool bilinear = is_one_of(op, products_of_two);
-    if (writes_in_place(call.target) || (!bilinear && !is_one_of(op, moves_parts)))
-        n.fail(fmt::format("{} of complex numbers is not supported", call.target),
-               "compute with real numbers: torch.view_as_real gives pairs of them");
+    if (writes_in_place(call.target) || (!bilinear && !is_one_of(op, moves_parts))) refuse(n);
     std::vector<std::string> operands;
     const auto collect = [&](const Argument& argument, std::vector<std::string>& to) {
         if (argument.kind == Argument::Kind::name) to.push_back(argument.text);
@@ -282,7 +299,7 @@ void import_complex(Node& n, const OpImporter& importer, std::unordered_map<std:
     };
     std::map<std::string, Binding> whole;  // of the operands that are given another value, what they are
     for (const std::string& name : operands) {
-        const Binding& is = names.at(name);
+        const Binding& is = n.importer().find(name);
         if (is_complex(is) || (is.kind == Binding::Kind::tensor && is_one_of(op, joins_operands)))
             whole.emplace(name, is);
     }
@@ -293,7 +310,13 @@ void import_complex(Node& n, const OpImporter& importer, std::unordered_map<std:
     const auto imported = [&] {
         importer.import(n);
         std::vector<Value> out;
-        for (const std::string& name : results()) out.push_back(names.at(name).value);
+        for (const std::string& name : results()) {
+            const auto given = names.find(name);
+            if (given == names.end() || given->second.kind != Binding::Kind::tensor)
+                n.fail(fmt::format("{} of complex numbers does not give {}", call.target, name),
+                       "the program is damaged: save it again");
+            out.push_back(given->second.value);
+        }
         return out;
     };
     const auto restore = [&] {

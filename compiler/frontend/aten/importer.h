@@ -174,6 +174,10 @@ class Node {
     std::optional<ScalarType> scalar_type(std::string_view name) const;
     std::int64_t axis(std::int64_t axis, std::int64_t rank) const;  // normalised, or it fails
     std::int64_t axis(std::string_view name, std::int64_t rank, std::optional<std::int64_t> otherwise = std::nullopt);
+    // One that is there: of a scalar `axis` gives 0, as torch has it, and this fails.
+    std::int64_t dimension(std::int64_t axis, std::int64_t rank) const;
+    std::int64_t dimension(std::string_view name, std::int64_t rank,
+                           std::optional<std::int64_t> otherwise = std::nullopt);
     const Tensor* known(std::string_view name);  // a small constant
 
     // ---- results ----

@@ -194,6 +194,15 @@ std::int64_t Node::axis(std::string_view name, std::int64_t rank, std::optional<
     return axis(integer(name, otherwise), rank);
 }
 
+std::int64_t Node::dimension(std::int64_t axis, std::int64_t rank) const {
+    if (rank == 0) fail(fmt::format("{} of a scalar", call_.target), "give it a dimension: x.reshape(1)");
+    return this->axis(axis, rank);
+}
+
+std::int64_t Node::dimension(std::string_view name, std::int64_t rank, std::optional<std::int64_t> otherwise) {
+    return dimension(integer(name, otherwise), rank);
+}
+
 const Tensor* Node::known(std::string_view name) {
     return is_tensor(name) ? importer_.known(tensor(name)) : nullptr;
 }

@@ -145,7 +145,7 @@ void gated_linear(Node& n) {
     Builder& b = n.b();
     const Value x = input_of(n);
     const Type type = b.type(x);
-    const std::int64_t axis = n.axis("dim", type.rank(), -1), half = type.dims[static_cast<std::size_t>(axis)] / 2;
+    const std::int64_t axis = n.dimension("dim", type.rank(), -1), half = type.dims[static_cast<std::size_t>(axis)] / 2;
     n.give(b.mul(b.slice(x, axis, 0, half), b.op("sigmoid", {b.slice(x, axis, half, 2 * half)})));
 }
 

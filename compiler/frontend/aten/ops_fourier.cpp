@@ -114,7 +114,7 @@ void plain_transform(Node& n) {
     t.inverse = t.form == Form::from_half || !n.boolean("forward", true);
     t.both_halves = !n.boolean("onesided", true);
     for (const std::int64_t d : n.integers("dim").value_or(Dims{})) {
-        t.axes.push_back(n.axis(d, static_cast<std::int64_t>(dims.size())));
+        t.axes.push_back(n.dimension(d, static_cast<std::int64_t>(dims.size())));
         t.lengths.push_back(dims[static_cast<std::size_t>(t.axes.back())]);
     }
     if (t.form == Form::from_half && !t.lengths.empty()) t.lengths.back() = n.integer("last_dim_size");

@@ -12,7 +12,7 @@ namespace {
 
 void size_of_dimension(Node& n) {
     const Dims dims = n.type("self").dims;
-    n.give(Binding::of(dims[static_cast<std::size_t>(n.axis("dim", static_cast<std::int64_t>(dims.size())))]));
+    n.give(Binding::of(dims[static_cast<std::size_t>(n.dimension("dim", static_cast<std::int64_t>(dims.size())))]));
 }
 
 void number_of_elements(Node& n) {

@@ -176,7 +176,7 @@ void matrix_norm_op(Node& n) {
     const double p = name.empty() ? n.number("ord", 2) : 0;
     const Dims given = n.integers("dim").value_or(Dims{-2, -1});
     if (given.size() != 2 || type.rank() < 2) n.fail(fmt::format("{} of two dimensions", n.call().target));
-    const std::int64_t rows = n.axis(given[0], type.rank()), columns = n.axis(given[1], type.rank());
+    const std::int64_t rows = n.dimension(given[0], type.rank()), columns = n.dimension(given[1], type.rank());
     const bool keep = n.boolean("keepdim", false);
     Dims both = {std::min(rows, columns), std::max(rows, columns)};
     if (name == "fro")
@@ -220,7 +220,7 @@ void cosine_of_angle(Node& n) {
     const DType dtype = fractional(promoted(n, {"x1", "x2"}));
     const Dims both = broadcast(n.type("x1").dims, n.type("x2").dims).value_or(n.type("x1").dims);
     const Value x = b.broadcast_to(n.tensor("x1", dtype), both), y = b.broadcast_to(n.tensor("x2", dtype), both);
-    const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(both.size()), 1);
+    const std::int64_t axis = n.dimension("dim", static_cast<std::int64_t>(both.size()), 1);
     const Value eps = b.scalar(dtype, n.number("eps", 1e-8));
     const auto length = [&](Value of) {
         const Value size = b.op("sqrt", {b.reduce_sum(b.mul(of, of), {axis}, true)}, {{"flat_at_zero", true}});
@@ -233,7 +233,7 @@ void cosine_of_angle(Node& n) {
 void difference(Node& n) {
     Builder& b = n.b();
     const DType dtype = promoted(n, {"self", "prepend", "append"});
-    const std::int64_t rank = n.type("self").rank(), axis = n.axis("dim", rank, -1);
+    const std::int64_t rank = n.type("self").rank(), axis = n.dimension("dim", rank, -1);
     std::vector<Value> all;
     if (n.has("prepend")) all.push_back(n.tensor("prepend", dtype));
     all.push_back(n.tensor("self", dtype));

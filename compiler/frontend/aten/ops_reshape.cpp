@@ -65,7 +65,7 @@ Dims other_shape(Node& n) {
         return dims;
     }
     if (op == "unflatten") {
-        const std::int64_t axis = n.axis("dim", rank);
+        const std::int64_t axis = n.dimension("dim", rank);
         const Dims sizes = with_the_rest(n, n.integers("sizes").value_or(Dims{}), dims[static_cast<std::size_t>(axis)]);
         dims.erase(dims.begin() + axis);
         dims.insert(dims.begin() + axis, sizes.begin(), sizes.end());

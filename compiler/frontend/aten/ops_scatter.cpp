@@ -172,7 +172,7 @@ void index_rows_op(Node& n) {
 void part_scatter_op(Node& n) {
     Builder& b = n.b();
     const Type type = n.type("self");
-    const std::int64_t axis = n.axis("dim", type.rank(), 0);
+    const std::int64_t axis = n.dimension("dim", type.rank(), 0);
     const std::int64_t size = type.dims[static_cast<std::size_t>(axis)];
     std::int64_t begin = 0, end = 0, step = 1;
     if (n.op() == "select_scatter") {

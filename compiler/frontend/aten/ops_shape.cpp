@@ -62,8 +62,8 @@ void moved_dimensions(Node& n) {
     Dims permutation(static_cast<std::size_t>(rank), -1);
     std::vector<bool> taken(permutation.size(), false);
     for (std::size_t k = 0; k < from.size(); ++k) {
-        const std::int64_t source = n.axis(from[k], rank);
-        permutation[static_cast<std::size_t>(n.axis(to[k], rank))] = source;
+        const std::int64_t source = n.dimension(from[k], rank);
+        permutation[static_cast<std::size_t>(n.dimension(to[k], rank))] = source;
         taken[static_cast<std::size_t>(source)] = true;
     }
     std::size_t next = 0;
@@ -82,7 +82,7 @@ std::int64_t inside(std::int64_t at, std::int64_t size) {
 
 void slice_op(Node& n) {
     const Type type = n.type("self");
-    const std::int64_t axis = n.axis("dim", type.rank(), 0);
+    const std::int64_t axis = n.dimension("dim", type.rank(), 0);
     const std::int64_t size = type.dims[static_cast<std::size_t>(axis)];
     const std::int64_t begin = inside(n.integer("start", 0), size);
     const std::int64_t end = std::max(begin, inside(n.integer("end", INT64_MAX), size));
@@ -94,7 +94,7 @@ void slice_op(Node& n) {
 
 void narrow_op(Node& n) {
     const Type type = n.type("self");
-    const std::int64_t axis = n.axis("dim", type.rank());
+    const std::int64_t axis = n.dimension("dim", type.rank());
     const std::int64_t size = type.dims[static_cast<std::size_t>(axis)];
     const std::int64_t begin = n.integer("start") < 0 ? n.integer("start") + size : n.integer("start");
     const std::int64_t end = begin + n.integer("length");
@@ -107,7 +107,7 @@ void narrow_op(Node& n) {
 
 void select_op(Node& n) {
     const Type type = n.type("self");
-    const std::int64_t axis = n.axis("dim", type.rank());
+    const std::int64_t axis = n.dimension("dim", type.rank());
     const std::int64_t size = type.dims[static_cast<std::size_t>(axis)];
     std::int64_t at = n.integer("index");
     if (at < -size || at >= size) n.fail(fmt::format("select asks for element {} of {}", at, size));
@@ -158,8 +158,7 @@ void parts(Node& n) {
     Builder& b = n.b();
     const Type type = n.type("self");
     const bool bare = n.op().starts_with("unbind");
-    const std::int64_t axis = n.axis("dim", type.rank(), 0);
-    if (type.dims.empty()) n.fail(fmt::format("{} of a scalar", n.call().target));
+    const std::int64_t axis = n.dimension("dim", type.rank(), 0);
     std::int64_t begin = 0;
     std::size_t k = 0;
     for (const std::int64_t end : ends_of_parts(n, type.dims[static_cast<std::size_t>(axis)])) {
@@ -189,7 +188,7 @@ void concatenated(Node& n) {
         if (type.dims != Dims{0}) dims = type.dims;
         if (type.elements() > 0) operands.push_back(n.b().cast(v, dtype));
     }
-    const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(dims.size()), 0);
+    const std::int64_t axis = n.dimension("dim", static_cast<std::int64_t>(dims.size()), 0);
     if (operands.empty()) {
         std::int64_t& extent = dims[static_cast<std::size_t>(axis)] = 0;
         for (const Value v : all)
@@ -240,7 +239,7 @@ void repeated_in_a_row(Node& n) {
     const std::int64_t times = n.integer("repeats");
     if (!n.has("dim")) v = n.b().reshape(v, {n.importer().type(v).elements()});
     Dims dims = n.importer().type(v).dims;
-    const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(dims.size()), 0);
+    const std::int64_t axis = n.dimension("dim", static_cast<std::int64_t>(dims.size()), 0);
     Dims split = dims;
     split.insert(split.begin() + axis + 1, 1);
     Dims wide = split;
@@ -284,7 +283,7 @@ Value reversed(Builder& b, Value v, std::int64_t axis) {
 void flipped(Node& n) {
     Value v = n.tensor("self");
     for (const std::int64_t d : n.integers("dims").value_or(Dims{}))
-        v = reversed(n.b(), v, n.axis(d, n.type("self").rank()));
+        v = reversed(n.b(), v, n.dimension(d, n.type("self").rank()));
     n.give(v);
 }
 
@@ -296,7 +295,7 @@ void rolled(Node& n) {
     const Dims all = n.type("self").dims;
     if (dims.empty()) v = b.reshape(v, {n.type("self").elements()});
     for (std::size_t k = 0; k < shifts.size(); ++k) {
-        const std::int64_t axis = dims.empty() ? 0 : n.axis(dims[k], static_cast<std::int64_t>(all.size()));
+        const std::int64_t axis = dims.empty() ? 0 : n.dimension(dims[k], static_cast<std::int64_t>(all.size()));
         const std::int64_t size = b.type(v).dims[static_cast<std::size_t>(axis)];
         const std::int64_t by = size == 0 ? 0 : (shifts[k] % size + size) % size;
         if (by == 0) continue;
@@ -400,7 +399,7 @@ void turned_by_quarters(Node& n) {
     const std::int64_t times = ((n.integer("k", 1) % 4) + 4) % 4;
     const std::int64_t rank = n.type("self").rank();
     const Dims dims = n.integers("dims").value_or(Dims{0, 1});
-    const std::int64_t a = n.axis(dims[0], rank), c = n.axis(dims[1], rank);
+    const std::int64_t a = n.dimension(dims[0], rank), c = n.dimension(dims[1], rank);
     Dims swap(static_cast<std::size_t>(rank));
     std::iota(swap.begin(), swap.end(), 0);
     std::swap(swap[static_cast<std::size_t>(a)], swap[static_cast<std::size_t>(c)]);
@@ -464,8 +463,8 @@ void diagonal_op(Node& n) {
     const Type type = n.type("self");
     const std::int64_t rank = type.rank();
     const bool named = n.has("dim1") || n.has("dim2");
-    const std::int64_t rows = n.axis(named ? n.integer("dim1", 0) : 0, rank),
-                       columns = n.axis(named ? n.integer("dim2", 1) : 1, rank);
+    const std::int64_t rows = n.dimension(named ? n.integer("dim1", 0) : 0, rank),
+                       columns = n.dimension(named ? n.integer("dim2", 1) : 1, rank);
     Dims permutation;
     for (std::int64_t d = 0; d < rank; ++d)
         if (d != rows && d != columns) permutation.push_back(d);
