@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the scripts that make tests/fixtures share: the versions that they are made with, what a file keeps of an export, the
-recipe of PyTorch's runs, and what is written of one."""
-import json, os, re
+recipe of PyTorch's runs, what is written of one, and their command line."""
+import argparse, json, logging, os, re, zipfile
 
 import onnx
 import torch
@@ -12,6 +12,23 @@ SCOPES, CLASSES, TRACED = KEPT = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.
 SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
 OPTIMIZER = {"name": "AdamW", "lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "decay_all": True,
              "clip": None, "schedule": "constant"}
+
+
+def arguments(doc, *modules, out="tests/fixtures", **options):
+    """The command line of a script that makes fixtures with these modules: --out and --only, which gives wants(name), and `options`:
+    NAME="help", or NAME=None for a flag. Versions are checked, one thread computes, and exporters are quiet."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default=out, help=f"where they go (default: {out})")
+    parser.add_argument("--only", default="", help="names with commas between them; else all")
+    for name, text in options.items():
+        parser.add_argument(f"--{name}", **({"action": "store_true"} if text is None else {"default": "", "help": text}))
+    found = parser.parse_args()
+    only = set(filter(None, found.only.split(",")))
+    found.wants = lambda name: not only or name in only
+    check_versions(*modules)
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    return found
 
 
 def check_versions(*modules):
@@ -27,6 +44,15 @@ def adamw(parameters, recipe=OPTIMIZER):
 
 def norm_of_gradients(parameters):
     return float(torch.sqrt(sum((p.grad.double() ** 2).sum() for p in parameters if p.grad is not None)))
+
+
+def write_archive(path, entries):
+    """A zip archive of (name, bytes), deflated; the same entries give the same bytes."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        for name, content in entries:
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            out.writestr(entry, content)
 
 
 def keep_of_node(node, kept=lambda key, value: key in KEPT):

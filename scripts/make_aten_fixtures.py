@@ -13,14 +13,13 @@ PyTorch's own (OpInfo), in f32, or of integers or booleans where the operator ta
   NAME/numbers.safetensors    in.INPUT, out.RESULT, and grad.INPUT of the sum of each result times cos(0), cos(1), … (booleans as integers)
   core.json                   the version of PyTorch, and the operators of core ATen
 """
-import argparse, glob, io, json, logging, os, pathlib, re, warnings, zipfile, zlib
+import glob, io, json, logging, os, pathlib, re, warnings, zipfile, zlib
 
 import torch
 from safetensors.torch import save
 from torch.testing._internal.common_methods_invocations import op_db
 
 import fixture_files
-from make_pt2_fixtures import EARLIEST
 
 ROOT = pathlib.Path(__file__).parents[1]
 MOST = 500  # numbers that go into a sample and come out of it: what is larger tells no more
@@ -248,22 +247,13 @@ def samples(only):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="tests/fixtures/aten/samples.zip")
-    parser.add_argument("--only", default="")
-    a = parser.parse_args()
-    fixture_files.check_versions(torch)
+    a = fixture_files.arguments(__doc__, torch, out="tests/fixtures/aten/samples.zip")
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
     os.makedirs(os.path.dirname(a.out), exist_ok=True)
-    with zipfile.ZipFile(a.out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out:
-        def write(name, content):
-            entry = zipfile.ZipInfo(name, EARLIEST)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            out.writestr(entry, content)
 
-        write("core.json", json.dumps({"torch": torch.__version__.split("+")[0], "core": sorted(core())}))
+    def recorded():
+        yield "core.json", json.dumps({"torch": torch.__version__.split("+")[0], "core": sorted(core())})
         taken = set()  # operators by several names have the same samples
         for name, entries in samples(a.only):
             if name in taken:
@@ -272,7 +262,9 @@ def main():
             if entries is None:
                 print("not recorded:", name, flush=True)
             for entry, content in (entries or {}).items():
-                write(f"{name}/{entry}", content)
+                yield f"{name}/{entry}", content
+
+    fixture_files.write_archive(a.out, recorded())
 
 
 if __name__ == "__main__":

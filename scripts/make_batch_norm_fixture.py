@@ -8,12 +8,12 @@ The files are those of make_fixtures.py; the running statistics are among the pa
 six images each: a batch norm has the statistics of one of these, and moves its running ones in each. buffers_of_first and
 buffers_of_average are what two ranks with a micro-step each come to, the first of them and their mean.
 """
-import argparse, copy, os, warnings
+import copy, os, warnings
 
 import torch
 import torch.nn.functional as F
 
-from fixture_files import OPTIMIZER, PINNED, adamw, check_versions, norm_of_gradients, save_reference, save_tensors, trim_nodes
+from fixture_files import OPTIMIZER, PINNED, adamw, arguments, norm_of_gradients, save_reference, save_tensors, trim_nodes
 
 STEPS, MICRO_STEPS, BATCH, CHANNELS, SIZE, CLASSES, LAYERS = 5, 2, 6, 4, 5, 5, 3
 
@@ -110,10 +110,7 @@ def export(model, path, dynamic=None):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", default="tests/fixtures")
-    folder = os.path.join(parser.parse_args().out, "batch_norm")
-    check_versions(torch)
+    folder = os.path.join(arguments(__doc__, torch).out, "batch_norm")
     os.makedirs(folder, exist_ok=True)
     torch.manual_seed(0)
     model = Model().train()

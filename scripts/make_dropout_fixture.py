@@ -7,13 +7,13 @@
 The files are those of make_fixtures.py. PyTorch's own dropout draws other numbers than a program does: what is recorded is trained with
 masks that are drawn here, by Philox as Salmon et al. define it, and multiplied by. What is exported are PyTorch's own layers.
 """
-import argparse, copy, os, warnings
+import copy, os, warnings
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fixture_files import OPTIMIZER, PINNED, adamw, check_versions, norm_of_gradients, save_reference, save_tensors, trim_nodes
+from fixture_files import OPTIMIZER, PINNED, adamw, arguments, norm_of_gradients, save_reference, save_tensors, trim_nodes
 
 STEPS, BATCH, SEQ, VOCABULARY, WIDTH, HEADS, LAYERS = 5, 2, 8, 48, 16, 2, 2
 EMBEDDING_RATE, ATTENTION_RATE, LAYER_RATE = 0.1, 0.25, 0.2
@@ -132,10 +132,7 @@ def export(model, path, optimize=None):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", default="tests/fixtures")
-    folder = os.path.join(parser.parse_args().out, "dropout")
-    check_versions(torch)
+    folder = os.path.join(arguments(__doc__, torch).out, "dropout")
     os.makedirs(folder, exist_ok=True)
     torch.manual_seed(0)
     model = Model().train()

@@ -7,14 +7,14 @@
 evaluated: models in eval() mode, each exported by torch's defaults; some with a layer and a copy of it, of which it makes one. Of the metadata the files keep what make_stop_fixtures.py keeps.
 rows_*: losses over rows of a batch, dynamic in the batch. One more, exported by TorchScript's exporter (torchscript.onnx), and the same as exporters named nodes and values before (torchscript_old.onnx).
 """
-import argparse, copy, os
+import copy, os
 
 import onnx
 import torch
 from torch.nn import functional as F
 
 import make_fixtures
-from fixture_files import check_versions
+from fixture_files import arguments
 from make_fixtures import randomized
 from make_stop_fixtures import export
 
@@ -414,11 +414,7 @@ def rows():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="tests/fixtures")
-    out = parser.parse_args().out
-    check_versions(torch)
-    folder = f"{out}/evaluated"
+    folder = f"{arguments(__doc__, torch).out}/evaluated"
     os.makedirs(folder, exist_ok=True)
     g = torch.Generator().manual_seed(3)
     x, y = torch.randn(6, 4, generator=g), torch.randn(6, 4, generator=g)

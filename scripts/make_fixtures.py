@@ -8,7 +8,7 @@ For each model: VARIANT.{logits,loss}.onnx; params, grads (of step 0), params_af
 reference.json with the optimizer, the loss and the gradient norm of each step in f32 and f64. Names are the framework's. Of the
 exporter's metadata, the files keep what names modules and parameters (scopes, classes, traced nodes that take a parameter).
 """
-import argparse, copy, os, types, warnings
+import copy, os, types, warnings
 
 import numpy as np
 import onnx
@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import fixture_files
-from fixture_files import OPTIMIZER, adamw, check_versions, norm_of_gradients, save_reference, save_tensors
+from fixture_files import OPTIMIZER, adamw, arguments, norm_of_gradients, save_reference, save_tensors
 
 STEPS, BATCH, SEQ, VOCABULARY = 5, 2, 8, 48
 
@@ -660,21 +660,19 @@ MODELS = {
 }
 
 
-if __name__ == "__main__":
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "fixtures"))
-    p.add_argument("--only", default="")
-    a = p.parse_args()
-    check_versions(torch, transformers)
-    torch.set_num_threads(1)
-    only = set(filter(None, a.only.split(",")))
+def main():
+    a = arguments(__doc__, torch, transformers)
     for model, (build, language, wanted) in MODELS.items():
-        if not only or model in only:
+        if a.wants(model):
             make(a.out, model, build, language, wanted)
-    if not only or "frontend" in only:
+    if a.wants("frontend"):
         frontend_graphs(a.out)
         operator_graphs(a.out)
-    if not only or "odd" in only:
+    if a.wants("odd"):
         odd_graph(a.out)
-    if not only or "ranks" in only:
+    if a.wants("ranks"):
         ranks_models(a.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -8,12 +8,12 @@ The files are those of make_fixtures.py. params: all parameters, B of the adapte
 0; params_after: all parameters behind the last step; "frozen" in reference.json: what has no gradient. Of a large part of the model
 nothing changes: what the files hold of it twice is what the program must leave alone.
 """
-import argparse, copy, os
+import copy, os
 
 import torch
 import transformers
 
-from fixture_files import OPTIMIZER, PINNED, adamw, check_versions, norm_of_gradients, save_reference, save_tensors
+from fixture_files import OPTIMIZER, PINNED, adamw, arguments, norm_of_gradients, save_reference, save_tensors
 from make_fixtures import STEPS, LanguageLogits, batches, export, llama, randomized
 
 RANK, SCALE = 2, 4.0
@@ -62,11 +62,7 @@ def train(model, batch, dtype):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="tests/fixtures")
-    out = parser.parse_args().out
-    check_versions(torch, transformers)
-    folder = f"{out}/lora"
+    folder = f"{arguments(__doc__, torch, transformers).out}/lora"
     os.makedirs(folder, exist_ok=True)
     model, batch = build(), batches(True)
     losses, norms, grads, after = train(model, batch, torch.float32)

@@ -9,7 +9,7 @@ For each case, of the model and the batches of the fixture `base`: before/ and a
 is not 0 from the start on, so that both factors have gradients; grads.safetensors of step 0; reference.json: the loss and the norm of
 the gradients of each of ten steps, in f32 and f64, and the option of `thunderc train` that makes the same adapters.
 """
-import argparse, copy, json, os, shutil
+import copy, json, os, shutil
 
 import peft
 import torch
@@ -17,7 +17,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import make_pt2_fixtures
-from fixture_files import OPTIMIZER, adamw, check_versions, norm_of_gradients
+from fixture_files import OPTIMIZER, adamw, arguments, norm_of_gradients
 from make_fixtures import llama
 
 PEFT, STEPS = "0.18.0", 10
@@ -80,10 +80,7 @@ def save_adapter(model, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="tests/fixtures")
-    out = parser.parse_args().out
-    check_versions(torch, transformers)
+    out = arguments(__doc__, torch, transformers).out
     if peft.__version__ != PEFT:
         raise SystemExit(f"peft {PEFT} is pinned, {peft.__version__} is installed")
     for name, (base, build, option, config) in CASES.items():

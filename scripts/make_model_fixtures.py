@@ -8,7 +8,7 @@ The files are those of make_fixtures.py, but for batches, of which a run takes e
 module that is exported. noise_tensors: parameters whose gradient is nothing but rounding, with what PyTorch's own in
 f32 is off; update_spread: what their whole updates are off then.
 """
-import argparse, copy, logging, os, warnings
+import copy, os, warnings
 
 import torch
 import torch.nn.functional as F
@@ -127,16 +127,9 @@ def make(name, folder, kinds, whole):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="tests/fixtures/models")
-    parser.add_argument("--only", default=",".join(FIXTURES))
-    parser.add_argument("--exports", default="", help="of noopt, dynamo, legacy, with _dyn of any batch; those of each model")
-    parser.add_argument("--whole", action="store_true", help="keep all that exporters tell")
-    a = parser.parse_args()
-    fixture_files.check_versions(torch, transformers)
-    logging.disable(logging.WARNING)
-    torch.set_num_threads(1)
-    for name in a.only.split(","):
+    a = fixture_files.arguments(__doc__, torch, transformers, out="tests/fixtures/models", whole=None,
+                                exports="of noopt, dynamo, legacy, with _dyn of any batch; those of each model")
+    for name in filter(a.wants, FIXTURES):
         make(name, f"{a.out}/{name}", a.exports.split(",") if a.exports else (), a.whole)
 
 

@@ -7,7 +7,7 @@ there already (make_fixtures.py, make_model_fixtures.py), and of a GPT-2. Needs 
 
 A file keeps the program, weights and constants, deflated; of lines of code their last one alone, without a folder.
 """
-import argparse, copy, io, json, logging, os, re, unittest.mock, warnings, zipfile
+import copy, io, json, os, re, unittest.mock, warnings, zipfile
 
 import torch
 import transformers
@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 import fixture_files, make_fixtures, make_model_fixtures, small_models
 
-EARLIEST = (1980, 1, 1, 0, 0, 0)
 LINE = re.compile(r'File "[^"]*?([^/"]+)", line (\d+)')
 
 
@@ -37,20 +36,17 @@ def trim_graph(graph):
 
 def trim(saved, path):
     """Writes the archive again with what is read of it."""
-    source = zipfile.ZipFile(saved)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
-        for name in source.namelist():
-            if "/sample_inputs/" in name or name.endswith("/.data/serialization_id"):
-                continue
-            content = source.read(name)
-            if name.endswith("/models/model.json"):
-                program = json.loads(content)
-                trim_graph(program["graph_module"]["graph"])
-                content = json.dumps(program, separators=(",", ":")).encode()
-            root, _, rest = name.partition("/")
-            entry = zipfile.ZipInfo("model/" + rest, EARLIEST)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            out.writestr(entry, content)
+    source, kept = zipfile.ZipFile(saved), []
+    for name in source.namelist():
+        if "/sample_inputs/" in name or name.endswith("/.data/serialization_id"):
+            continue
+        content = source.read(name)
+        if name.endswith("/models/model.json"):
+            program = json.loads(content)
+            trim_graph(program["graph_module"]["graph"])
+            content = json.dumps(program, separators=(",", ":")).encode()
+        kept.append(("model/" + name.partition("/")[2], content))
+    fixture_files.write_archive(path, kept)
 
 
 def export(model, inputs, path, dynamic=None):
@@ -121,15 +117,7 @@ MODELS = [name for name in small_models.FIXTURES if name != "lstm_packed"]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="tests/fixtures")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--to", default="", help="another folder for what is made")
-    a = parser.parse_args()
-    fixture_files.check_versions(torch, transformers)
-    logging.disable(logging.WARNING)
-    torch.set_num_threads(1)
-    only = set(filter(None, a.only.split(",")))
+    a = fixture_files.arguments(__doc__, torch, transformers, to="another folder for what is made")
 
     def made(name, folder, kind):
         to = f"{a.to}/{name}" if a.to else folder
@@ -138,19 +126,17 @@ def main():
 
     # A third of the bias of q, k and v has a gradient of rounding alone, of which an update says nothing.
     with unittest.mock.patch.dict(make_fixtures.OPTIMIZER, eps=1e-3):
-        if not only or "gpt2" in only:
+        if a.wants("gpt2"):
             make_fixtures.make(a.out, "gpt2", gpt2, True, ["noopt.loss"])
-        for name in SIX_ROWS:
-            if not only or name in only:
-                make_fixtures.make(a.out, f"{name}/six_rows", FAMILIES[name][0], True, [], rows=6)
+        for name in filter(a.wants, SIX_ROWS):
+            make_fixtures.make(a.out, f"{name}/six_rows", FAMILIES[name][0], True, [], rows=6)
     for name, (build, kinds) in FAMILIES.items():
-        for kind in kinds if not only or name in only else []:
+        for kind in kinds if a.wants(name) else []:
             language_model(build, f"{a.out}/{name}", kind, made(name, f"{a.out}/{name}", kind))
-    for name in MODELS:
-        if not only or name in only:
-            folder = f"{a.out}/models/{name}"
-            kind = f"{'ep_dyn' if name in DYNAMIC else 'ep'}.{small_models.FIXTURES[name].result}"
-            small_model(name, folder, kind, made(name, folder, kind))
+    for name in filter(a.wants, MODELS):
+        folder = f"{a.out}/models/{name}"
+        kind = f"{'ep_dyn' if name in DYNAMIC else 'ep'}.{small_models.FIXTURES[name].result}"
+        small_model(name, folder, kind, made(name, folder, kind))
 
 
 if __name__ == "__main__":

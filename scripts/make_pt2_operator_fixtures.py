@@ -7,7 +7,7 @@ and a sum of it all, with PyTorch's numbers in fp64 and their gradients by the i
 
 GROUP.pt2; GROUP.safetensors: in.INPUT, out.NAME and grad.INPUT (booleans as integers).
 """
-import argparse, inspect, os
+import inspect, os
 
 import torch
 import torch.nn.functional as F
@@ -297,15 +297,10 @@ def names_of(f, names):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="tests/fixtures/pt2_operators")
-    parser.add_argument("--only", default="")
-    a = parser.parse_args()
-    fixture_files.check_versions(torch)
-    torch.set_num_threads(1)
+    a = fixture_files.arguments(__doc__, torch, out="tests/fixtures/pt2_operators")
     os.makedirs(a.out, exist_ok=True)
     for name, (inputs, functions) in groups().items():
-        if a.only and name not in a.only.split(","):
+        if not a.wants(name):
             continue
         group = Group(inputs, functions)
         export(group, inputs, f"{a.out}/{name}.pt2")

@@ -10,7 +10,7 @@ shared_layers, shared_table: what the exporter copies for each of its uses. smoo
 restored: NAME.onnx, a graph for each way to write a layer, exported by the same defaults, and NAME.noopt.onnx with optimize=False;
 cases.json has the parameters of each and their shapes.
 """
-import argparse, json, logging, os, warnings
+import json, os, warnings
 from types import SimpleNamespace
 
 import onnx
@@ -23,7 +23,7 @@ from transformers.pytorch_utils import Conv1D
 
 import fixture_files
 import make_fixtures as base
-from fixture_files import SIGNATURE, check_versions, keep_of_graph, keep_of_node, save_reference, save_tensors
+from fixture_files import SIGNATURE, arguments, keep_of_graph, keep_of_node, save_reference, save_tensors
 from make_fixtures import LanguageLogits, Logits, batches, named, train
 
 C, T = 4, 5
@@ -317,25 +317,18 @@ def make_cases(out, only):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "tests", "fixtures"))
-    p.add_argument("--only", default="fresh_gpt2,seedling,shared_layers,shared_table,smoothed,restored")
-    p.add_argument("--cases", default="", help="the graphs of restored to write; all")
-    a = p.parse_args()
-    check_versions(torch, transformers)
-    logging.disable(logging.WARNING)
-    only = a.only.split(",")
-    if "fresh_gpt2" in only:
+    a = arguments(__doc__, torch, transformers, cases="the graphs of restored to write; all")
+    if a.wants("fresh_gpt2"):
         make_trained(a.out, "fresh_gpt2", fresh_gpt2, True)
-    if "seedling" in only:
+    if a.wants("seedling"):
         make_trained(a.out, "seedling", Seedling, False)
-    if "shared_layers" in only:
+    if a.wants("shared_layers"):
         make_trained(a.out, "shared_layers", SharedLayers, False)
-    if "shared_table" in only:
+    if a.wants("shared_table"):
         make_trained(a.out, "shared_table", SharedTable, True)
-    if "smoothed" in only:
+    if a.wants("smoothed"):
         make_smoothed(a.out)
-    if "restored" in only:
+    if a.wants("restored"):
         make_cases(a.out, [c for c in a.cases.split(",") if c])
 
 

@@ -8,13 +8,13 @@ stops, byol, padded: models with detach() in many places, and one whose embeddin
 steps as in make_fixtures.py. modes: graphs of single layers in training mode and in eval() mode. Of the metadata the files keep what
 make_fixtures.py keeps, the traced call of every node, the program's signature, and of stack traces the first and the last line.
 """
-import argparse, copy, os, re, warnings
+import copy, os, re, warnings
 
 import onnx
 import torch
 from torch.nn import functional as F
 
-from fixture_files import KEPT, OPTIMIZER, SIGNATURE, adamw, check_versions, keep_of_graph, norm_of_gradients, save_reference, save_tensors
+from fixture_files import KEPT, OPTIMIZER, SIGNATURE, adamw, arguments, keep_of_graph, norm_of_gradients, save_reference, save_tensors
 from make_fixtures import STEPS, named, randomized
 
 TRACE = "pkg.torch.onnx.stack_trace"
@@ -262,10 +262,7 @@ def modes(out):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="tests/fixtures")
-    out = parser.parse_args().out
-    check_versions(torch)
+    out = arguments(__doc__, torch).out
     trained(out, "stops", Stops, False)
     trained(out, "byol", Byol, True)
     trained(out, "padded", Padded, False)

@@ -8,28 +8,22 @@ already (make_fixtures.py, make_model_fixtures.py, make_pt2_fixtures.py, make_pt
 ts: traced with the batch of the first step; script: scripted. A file keeps code and numbers, deflated, without what torch knows of the
 author's files.
 """
-import argparse, copy, io, json, logging, os, warnings, zipfile
+import copy, io, json, os, warnings, zipfile
 
 import torch
 import torch.nn.functional as F
 import transformers
 
 import fixture_files, make_fixtures, make_model_fixtures, make_pt2_operator_fixtures, small_models
-from make_pt2_fixtures import EARLIEST, FAMILIES, with_parameters
+from make_pt2_fixtures import FAMILIES, with_parameters
 from safetensors.torch import load_file
 
 
 def trim(saved, path):
     """Writes the archive again with what is read of it."""
     source = zipfile.ZipFile(saved)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
-        for name in source.namelist():
-            if name.endswith(".debug_pkl") or name.endswith("/.data/serialization_id"):
-                continue
-            root, _, rest = name.partition("/")
-            entry = zipfile.ZipInfo("model/" + rest, EARLIEST)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            out.writestr(entry, source.read(name))
+    kept = [name for name in source.namelist() if not name.endswith((".debug_pkl", "/.data/serialization_id"))]
+    fixture_files.write_archive(path, (("model/" + name.partition("/")[2], source.read(name)) for name in kept))
 
 
 def save(model, path):
@@ -97,15 +91,7 @@ UNTRACED = ("lstm_packed", "mixtral")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="tests/fixtures")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--to", default="", help="another folder for what is made")
-    a = parser.parse_args()
-    fixture_files.check_versions(torch, transformers)
-    logging.disable(logging.WARNING)
-    torch.set_num_threads(1)
-    only = set(filter(None, a.only.split(",")))
+    a = fixture_files.arguments(__doc__, torch, transformers, to="another folder for what is made")
 
     def made(name, folder, kind):
         to = f"{a.to}/{name}" if a.to else folder
@@ -113,15 +99,15 @@ def main():
         return f"{to}/{kind}.pt"
 
     for name, (build, _) in FAMILIES.items():
-        for kind in KINDS[name] if not only or name in only else []:
+        for kind in KINDS[name] if a.wants(name) else []:
             language_model(build, f"{a.out}/{name}", kind, made(name, f"{a.out}/{name}", kind))
     for name, (inputs, functions) in make_pt2_operator_fixtures.groups().items():
-        if name in OPERATORS and (not only or "pt2_operators" in only):
+        if name in OPERATORS and a.wants("pt2_operators"):
             traced = torch.jit.trace(make_pt2_operator_fixtures.Group(inputs, functions), tuple(inputs.values()), check_trace=False, strict=False)
             save(traced, made(f"pt2_operators/{name}", f"{a.out}/pt2_operators", name))
     for name, fixture in small_models.FIXTURES.items():
         traced = ("ts",) if name in TRACED or (a.to and name not in UNTRACED) else ()
-        for how in (*traced, *(("script",) if name in SCRIPTED else ())) if not only or name in only else ():
+        for how in (*traced, *(("script",) if name in SCRIPTED else ())) if a.wants(name) else ():
             folder = f"{a.out}/models/{name}"
             small_model(name, folder, made(name, folder, f"{how}.{fixture.result}"))
 
