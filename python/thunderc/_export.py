@@ -197,8 +197,11 @@ def _compare(model: torch.nn.Module, program: torch.export.ExportedProgram, inpu
 
 
 def _copy_beside(model: torch.nn.Module, path: Path, source: str | os.PathLike[str] | None, tokenizer: Any) -> Path | None:
-    """A folder beside the file, named as it is, of what Hugging Face loads a model with: the program's --save completes it."""
+    """A folder beside the file, named as it is, of what Hugging Face loads a model with: the program's --save completes it. The
+    folder that the model came from keeps its weights: then it is another one."""
     folder, config = path.with_suffix(""), getattr(model, "config", None)
+    if source and folder.resolve() == Path(source).resolve():
+        folder = folder.with_name(folder.name + "-trained")
     files = [Path(source) / name for name in _BESIDE if (Path(source) / name).is_file()] if source else []
     saved: list[Any] = [of for of in (None if files else config, tokenizer) if hasattr(of, "save_pretrained")]
     if files or saved:

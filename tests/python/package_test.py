@@ -119,6 +119,17 @@ class Package(unittest.TestCase):
         self.assertFalse(dict(again.named_parameters())["first.bias"].requires_grad)
         self.assertIn("batch_norm", str(again.graph))
 
+    def test_the_folder_that_a_model_came_from_stays_as_it_is(self):
+        source = self.at / "small"
+        source.mkdir()
+        (source / "config.json").write_text("{}")
+        example = (torch.randn(5, 4),)
+        made = thunderc.export(Small(), example, self.at / "small.pt2", source=source)
+        self.assertIn("small-trained/model.safetensors", made.notes[-1])
+        self.assertTrue((self.at / "small-trained" / "config.json").is_file())
+        made = thunderc.export(Small(), example, self.at / "other.pt2", source=source)
+        self.assertIn("other/model.safetensors", made.notes[-1])
+
     def test_the_loss_is_part_of_the_graph(self):
         made = thunderc.export(Small(), (torch.randn(5, 4), torch.randint(0, 3, (5,))), self.at / "small.pt2", loss=nn.CrossEntropyLoss())
         self.assertEqual(made.program.graph_signature.user_inputs, ("x", "target"))
