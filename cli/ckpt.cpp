@@ -251,7 +251,8 @@ void add_ckpt(CLI::App& app, Action& action) {
                   });
     sub->footer(
         "  thunderc ckpt convert checkpoints -o weights.safetensors\n"
-        "  thunderc ckpt convert checkpoints --to hf --like Llama-3.2-1B --dtype bf16 -o tuned/");
+        "  thunderc ckpt convert checkpoints --to hf --like Llama-3.2-1B --dtype bf16 -o tuned/\n"
+        "  thunderc ckpt convert Llama-3.2-1B --merge adapter/ --to hf --like Llama-3.2-1B -o merged/");
     add_path(sub);
     add_out(sub, g->second, "the file, or with --to hf the folder", "PATH");
     sub->add_option("--to", g->to, "safetensors: one file; hf: a folder that transformers loads")
@@ -264,6 +265,11 @@ void add_ckpt(CLI::App& app, Action& action) {
         ->type_name("FOLDER");
     sub->add_option("--dtype", g->convert.dtype, "of numbers of floating point, instead of what they are")
         ->check(one_of({"f32", "bf16", "f16"}));
+    sub->add_option("--merge", g->convert.merge,
+                    "a folder of adapters, as PEFT or a program's --save-adapter wrote it: they are added to the "
+                    "weights that they stand beside")
+        ->check(not_empty())
+        ->type_name("FOLDER");
     sub->add_flag("--ema", g->convert.ema, "the average of the weights that --ema keeps, of what has one");
     sub->add_option("--file-mb", g->file_mb, "with --to hf: the most that a file of weights has, in MB [5000]")
         ->check(at_least_one())

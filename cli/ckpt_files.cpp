@@ -9,6 +9,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors.h"
+#include "cli/ckpt_merge.h"
 #include "device/cpu/narrow.h"
 #include "support/error.h"
 #include "support/file.h"
@@ -57,6 +58,25 @@ void append(thunder::SafetensorsWriter& writer, const Stored& tensor, thunder::D
     }
 }
 
+// The same of one that something is added to, all of it.
+void append_sum(thunder::SafetensorsWriter& writer, const Outgoing& one, thunder::DType dtype) {
+    const auto count = static_cast<std::size_t>(one.tensor->elements());
+    std::vector<float> numbers;
+    std::vector<std::byte> bytes;
+    for (std::size_t done = 0; done < count; done += portion) {
+        const std::size_t n = std::min(portion, count - done);
+        numbers.resize(n);
+        thunder::read_elements(*one.tensor, thunder::DType::f32, done, n, numbers.data());
+        one.added->add_to(numbers.data(), done, n);
+        bytes.resize(n * thunder::size_of(dtype));
+        thunder::with_float(dtype, [&]<typename T>(T*) {
+            auto* const to = reinterpret_cast<T*>(bytes.data());
+            for (std::size_t i = 0; i < n; ++i) to[i] = thunder::narrowed<T>(numbers[i]);
+        });
+        writer.append(bytes.data(), bytes.size());
+    }
+}
+
 void write_file(const std::string& path, std::span<const Outgoing> tensors, const std::string& dtype) {
     std::vector<thunder::TensorToWrite> announced;
     for (const Outgoing& one : tensors)
@@ -64,8 +84,11 @@ void write_file(const std::string& path, std::span<const Outgoing> tensors, cons
     const std::pair<std::string, std::string> metadata[] = {{"format", "pt"}};  // what loaders of Hugging Face look for
     thunder::SafetensorsWriter writer(path, announced, metadata);
     for (std::size_t k = 0; k < tensors.size(); ++k) {
-        append(writer, *tensors[k].tensor, announced[k].dtype, 0,
-               static_cast<std::size_t>(tensors[k].tensor->elements()));
+        if (tensors[k].added != nullptr)
+            append_sum(writer, tensors[k], announced[k].dtype);
+        else
+            append(writer, *tensors[k].tensor, announced[k].dtype, 0,
+                   static_cast<std::size_t>(tensors[k].tensor->elements()));
         release(*tensors[k].tensor);
     }
     writer.commit();
@@ -87,6 +110,10 @@ bool same_numbers(const Stored& a, const Stored& b) {
     return true;
 }
 
+bool same_numbers(const Outgoing& a, const Outgoing& b) {
+    return a.added == nullptr && b.added == nullptr && same_numbers(*a.tensor, *b.tensor);
+}
+
 // The names of the model's folder, which of our tensors it ties to others, and what it has that we have not.
 struct Fitted {
     std::vector<Outgoing> tensors;
@@ -105,14 +132,14 @@ Fitted fit(const std::vector<Outgoing>& ours, const thunder::StoredCheckpoint& l
     for (std::size_t k = 0; k < ours.size(); ++k) {
         const Stored* const known = like.find(names[k]);
         if (known == nullptr) {
-            unknown.push_back({ours[k].tensor, names[k]});
+            unknown.push_back({ours[k].tensor, names[k], ours[k].added});
             continue;
         }
         if (known->shape != ours[k].tensor->shape)
             thunder::fail(
                 cat(names[k], " is ", ours[k].tensor->describe(), ", and ", known->describe(), " in ", like.path()),
                 "name the folder of the model that was trained with --like");
-        out.tensors.push_back({ours[k].tensor, names[k]});
+        out.tensors.push_back({ours[k].tensor, names[k], ours[k].added});
         present.insert(names[k]);
     }
     if (present.empty())
@@ -120,7 +147,7 @@ Fitted fit(const std::vector<Outgoing>& ours, const thunder::StoredCheckpoint& l
     // A head that its model ties to the embedding is in no file of it.
     for (const Outgoing& one : unknown) {
         const auto tied = std::find_if(out.tensors.begin(), out.tensors.end(),
-                                       [&](const Outgoing& other) { return same_numbers(*one.tensor, *other.tensor); });
+                                       [&](const Outgoing& other) { return same_numbers(one, other); });
         if (tied != out.tensors.end()) {
             out.lines.push_back(cat("note: ", one.name, " is left out: it is ", tied->name));
             continue;
@@ -130,7 +157,9 @@ Fitted fit(const std::vector<Outgoing>& ours, const thunder::StoredCheckpoint& l
         });
         if (!alike)
             thunder::fail(cat(like.path(), " has no ", one.name),
-                          "name the folder of the model that was trained with --like");
+                          one.name.find(".lora_") == std::string::npos
+                              ? "name the folder of the model that was trained with --like"
+                              : "--merge FOLDER puts the adapters that --save-adapter wrote into the weights");
         out.untie = true;
         out.lines.push_back(cat("note: ", one.name,
                                 " was trained apart from what the model ties it to: config.json says "
@@ -139,7 +168,7 @@ Fitted fit(const std::vector<Outgoing>& ours, const thunder::StoredCheckpoint& l
     if (out.untie)
         for (const Outgoing& one : unknown)
             if (std::none_of(out.tensors.begin(), out.tensors.end(),
-                             [&](const Outgoing& other) { return same_numbers(*one.tensor, *other.tensor); }))
+                             [&](const Outgoing& other) { return same_numbers(one, other); }))
                 out.tensors.push_back(one);
     std::vector<std::string> taken;
     for (const Stored& tensor : like.tensors()) {
@@ -182,11 +211,14 @@ std::vector<Outgoing> parameters_of(const thunder::StoredCheckpoint& checkpoint,
 
 std::vector<std::string> convert(const thunder::StoredCheckpoint& checkpoint, const ConvertOptions& options) {
     std::vector<Outgoing> tensors = parameters_of(checkpoint, options.ema);
+    std::vector<std::string> lines;
+    std::optional<MergedAdapters> adapters;
+    if (!options.merge.empty()) lines.push_back(adapters.emplace(options.merge).apply(tensors));
     if (!options.folder) {
         write_file(options.out.string(), tensors, options.dtype);
-        return {cat(options.out.string(), ": ", thunder::count_text(tensors.size(), "tensor"))};
+        lines.push_back(cat(options.out.string(), ": ", thunder::count_text(tensors.size(), "tensor")));
+        return lines;
     }
-    std::vector<std::string> lines;
     thunder::ConfigChanges changes;
     std::optional<thunder::StoredCheckpoint> like;
     if (!options.like.empty() && has_weights(options.like)) {
@@ -194,7 +226,7 @@ std::vector<std::string> convert(const thunder::StoredCheckpoint& checkpoint, co
         Fitted fitted = fit(tensors, *like);
         tensors = std::move(fitted.tensors);
         changes.untie = fitted.untie;
-        lines = std::move(fitted.lines);
+        for (std::string& line : fitted.lines) lines.push_back(std::move(line));
     } else {
         lines.push_back(cat("note: ",
                             options.like.empty() ? "there is no --like, so that the folder has no config.json"

@@ -12,8 +12,11 @@
 
 namespace thunderc {
 
+struct LowRank;  // cli/ckpt_merge.h
+
 struct ConvertOptions {
     std::filesystem::path out;
+    std::filesystem::path merge;   // a folder of adapters that are added to the weights
     bool folder = false;           // a model's folder, not a file
     std::filesystem::path like;    // the folder of a model with its configuration
     std::string dtype;             // f32, bf16, f16: of all numbers of floating point; "": as they are
@@ -25,6 +28,7 @@ struct ConvertOptions {
 struct Outgoing {
     const thunder::StoredCheckpoint::Tensor* tensor;
     std::string name;
+    const LowRank* added = nullptr;  // what is added to it on the way
 };
 std::vector<Outgoing> parameters_of(const thunder::StoredCheckpoint& checkpoint, bool ema);
 

@@ -285,5 +285,121 @@ TEST_F(Ckpt, ConvertWritesAModelsFolder) {
     EXPECT_FALSE(fs::exists("other/model.safetensors"));
 }
 
+// W + scale B A, by numbers that are worked out by hand.
+class Merge : public Ckpt {
+  protected:
+    // A (2, 2) and B (3, 2) beside "net.q.weight" (3, 2), and "net.head.weight" whole.
+    static void write_adapter(const std::string& config, const std::string& dtype = "F32") {
+        fs::create_directory("adapter");
+        write("adapter/adapter_config.json", config);
+        write_safetensors("adapter/adapter_model.safetensors",
+                          {{"base_model.model.net.head.weight", dtype, {2}, {5, 6}},
+                           {"base_model.model.net.q.lora_A.weight", dtype, {2, 2}, {1, 2, 3, 4}},
+                           {"base_model.model.net.q.lora_B.weight", dtype, {3, 2}, {1, 0, 0, 1, 1, 1}}});
+    }
+    static void write_base(const std::vector<std::int64_t>& shape = {3, 2}) {
+        write_safetensors("base.safetensors", {{"net.head.weight", "F32", {2}, {1, 1}},
+                                               {"net.other.weight", "F32", {2}, {7, 8}},
+                                               {"net.q.weight", "F32", shape, {10, 20, 30, 40, 50, 60}}});
+    }
+    static constexpr const char* config = R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4})";
+};
+
+// B A = {{1, 2}, {3, 4}, {4, 6}}, and alpha / r = 2.
+TEST_F(Merge, AddsScaledProductsAndTakesWholeTensors) {
+    write_adapter(config);
+    write_base();
+    Ran ran = ckpt("convert base.safetensors --merge adapter -o merged.safetensors");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_NE(ran.out.find("1 adapter of adapter merged, and 1 tensor taken as they are\n"), std::string::npos)
+        << ran.out;
+    const auto merged = read_safetensors("merged.safetensors");
+    EXPECT_EQ(merged.size(), 3U);
+    EXPECT_EQ(merged.at("net.q.weight").numbers, (std::vector<float>{12, 24, 36, 48, 58, 72}));
+    EXPECT_EQ(merged.at("net.head.weight").numbers, (std::vector<float>{5, 6}));
+    EXPECT_EQ(merged.at("net.other.weight").numbers, (std::vector<float>{7, 8}));
+
+    // (in, out), as GPT-2 has weights; adapters and result in bf16, which hold these numbers.
+    write_base({2, 3});
+    write_adapter(config, "BF16");
+    ran = ckpt("convert base.safetensors --merge adapter --dtype bf16 -o merged.safetensors");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    const auto turned = read_safetensors("merged.safetensors").at("net.q.weight");
+    EXPECT_EQ(turned.dtype, "BF16");
+    EXPECT_EQ(turned.numbers, (std::vector<float>{12, 26, 38, 44, 58, 72}));
+
+    // alpha / sqrt(r): of r = 2 and alpha = sqrt(2), 1.
+    write_adapter(R"({"peft_type": "LORA", "lora_alpha": 1.4142135623730951, "use_rslora": true})");
+    write_base();
+    ran = ckpt("convert base.safetensors --merge adapter -o merged.safetensors");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(read_safetensors("merged.safetensors").at("net.q.weight").numbers,
+              (std::vector<float>{11, 22, 33, 44, 54, 66}));
+}
+
+TEST_F(Merge, SquareWeightsAreTurnedAsTheConfigurationSays) {
+    fs::create_directory("adapter");
+    write_safetensors("adapter/adapter_model.safetensors",
+                      {{"base_model.model.q.lora_A.weight", "F32", {1, 2}, {1, 2}},
+                       {"base_model.model.q.lora_B.weight", "F32", {2, 1}, {3, 5}}});
+    write_safetensors("base.safetensors", {{"q.weight", "F32", {2, 2}, {0, 0, 0, 0}}});
+    for (const bool turned : {false, true}) {
+        write("adapter/adapter_config.json",
+              std::string(R"({"peft_type": "LORA", "lora_alpha": 1, "fan_in_fan_out": )") +
+                  (turned ? "true}" : "false}"));
+        const Ran ran = ckpt("convert base.safetensors --merge adapter -o merged.safetensors");
+        EXPECT_EQ(ran.status, 0) << ran.err;
+        EXPECT_EQ(read_safetensors("merged.safetensors").at("q.weight").numbers,
+                  turned ? (std::vector<float>{3, 5, 6, 10}) : (std::vector<float>{3, 6, 5, 10}));
+    }
+}
+
+// A checkpoint of a program with adapters holds them, too; those of the folder are merged.
+TEST_F(Merge, AdaptersOfACheckpointAreLeftOut) {
+    write_adapter(config);
+    write_safetensors("step-00000003.safetensors",
+                      {{"base_model.model.net.q.lora_A.weight", "F32", {2, 2}, {0, 0, 0, 0}},
+                       {"base_model.model.net.q.lora_B.weight", "F32", {3, 2}, {0, 0, 0, 0, 0, 0}},
+                       {"net.head.weight", "F32", {2}, {5, 6}},
+                       {"net.q.weight", "F32", {3, 2}, {10, 20, 30, 40, 50, 60}}},
+                      {{"format", "thunder-checkpoint"}});
+    const Ran ran = ckpt("convert step-00000003.safetensors --merge adapter -o merged.safetensors");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    const auto merged = read_safetensors("merged.safetensors");
+    EXPECT_EQ(merged.size(), 2U);
+    EXPECT_EQ(merged.at("net.q.weight").numbers[5], 72);
+}
+
+TEST_F(Merge, RefusesWhatItDoesNotKnow) {
+    write_base();
+    const auto refused = [](const std::string& said) {
+        const Ran ran = ckpt("convert base.safetensors --merge adapter -o merged.safetensors");
+        EXPECT_EQ(ran.status, 1);
+        EXPECT_NE(ran.err.find(said), std::string::npos) << ran.err;
+        EXPECT_FALSE(fs::exists("merged.safetensors"));
+    };
+    refused("adapter has no adapter_model.safetensors");
+    write_adapter(R"({"peft_type": "LORA", "use_dora": true})");
+    refused("use_dora is true");
+    write_adapter(R"({"peft_type": "IA3"})");
+    refused("the adapters are no LORA");
+    write_adapter(R"({"peft_type": "LORA", "alpha_pattern": {"q": 3}})");
+    refused("alpha_pattern gives some modules a scale of their own");
+    fs::remove("adapter/adapter_config.json");
+    refused("adapter has no adapter_config.json");
+    write_adapter(config);
+    write_base({6});
+    refused("net.q.weight is F32 [6], and its adapter goes from 2 to 3 in adapter");
+    write_safetensors("base.safetensors", {{"net.head.weight", "F32", {2}, {1, 1}}});
+    refused("there is no net.q.weight that what adapter has of it could be merged into");
+    write_base();
+    write_safetensors("adapter/adapter_model.safetensors",
+                      {{"base_model.model.net.q.lora_A.weight", "F32", {2, 2}, {1, 2, 3, 4}}});
+    refused("adapter has one of the two matrices of the adapter of net.q.weight");
+    write_safetensors("adapter/adapter_model.safetensors",
+                      {{"base_model.model.embed.lora_embedding_A", "F32", {2, 2}, {1, 2, 3, 4}}});
+    refused("adapter holds base_model.model.embed.lora_embedding_A, which cannot be merged");
+}
+
 }  // namespace ckpt_test
 }  // namespace thunderc::commands

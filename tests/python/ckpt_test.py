@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What thunderc ckpt writes, transformers loads: the same model, by its loss.
+"""What thunderc ckpt writes, transformers loads: the same model, by its loss; with adapters merged as PEFT merges them.
 
   THUNDERC=build/thunderc python tests/python/ckpt_test.py [-k PATTERN]
 
 Exits with 77 where torch, safetensors or transformers is absent."""
-import json, os, shutil, subprocess, sys, tempfile, unittest
+import importlib.util, json, os, shutil, subprocess, sys, tempfile, unittest, warnings
 from pathlib import Path
 
 try:
@@ -115,6 +115,57 @@ class RoundTrips(unittest.TestCase):
                 apart, out, said = self.converted()
                 self.assertIn("was trained apart", said)
                 self.assertEqual(loss_of(apart, ids), loss_of(model, ids))
+
+
+@unittest.skipUnless(importlib.util.find_spec("peft"), "peft is not installed")
+class Merged(unittest.TestCase):
+    def check(self, name, dtype=torch.float32, **lora):
+        import peft
+        torch.manual_seed(5)
+        ids = torch.randint(0, 320, (2, 24))
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            folder = Path(folder)
+            base = transformers.AutoModelForCausalLM.from_config(CONFIGS[name]).to(dtype)
+            base.save_pretrained(folder / "base")
+            adapted = peft.get_peft_model(base, peft.LoraConfig(r=4, init_lora_weights=False, **lora))
+            with torch.no_grad():
+                for parameter_name, parameter in adapted.named_parameters():
+                    if "modules_to_save" in parameter_name:
+                        parameter += 0.05 * torch.randn_like(parameter)
+            adapted.save_pretrained(folder / "adapter")
+            said = ckpt("convert", folder / "base", "--merge", folder / "adapter", "--to", "hf", "--like", folder / "base", "-o",
+                        folder / "merged")
+            self.assertIn("merged", said)
+            model, info = transformers.AutoModelForCausalLM.from_pretrained(folder / "merged", output_loading_info=True, dtype="auto")
+            for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+                self.assertFalse(info[what], what)
+            self.assertEqual(model.dtype, dtype)
+            before = transformers.AutoModelForCausalLM.from_pretrained(folder / "base", dtype="auto").eval()
+            wanted = adapted.merge_and_unload().eval()
+            # PEFT rounds the product to the weight's type before it adds it, and what is added again: two roundings, where
+            # there is one here.
+            tolerance = 2.0 ** (-8 if dtype == torch.bfloat16 else -23)
+            theirs = dict(wanted.named_parameters())
+            for parameter_name, parameter in model.named_parameters():
+                w = theirs[parameter_name].float()
+                self.assertLessEqual((parameter.float() - w).abs().max().item(), 2 * tolerance * w.abs().max().item(),
+                                     parameter_name)
+            self.assertGreater(abs(loss_of(model, ids) - loss_of(before, ids)), 1e-3)
+            if dtype == torch.float32:
+                self.assertLess(abs(loss_of(model, ids) - loss_of(wanted, ids)), 1e-5)
+
+    def test_llama(self):
+        self.check("llama", lora_alpha=8, target_modules="all-linear")
+
+    def test_llama_in_bf16(self):
+        self.check("llama", torch.bfloat16, lora_alpha=8, target_modules="all-linear")
+
+    def test_rank_stabilised_beside_a_head_that_is_trained_whole(self):
+        self.check("llama", lora_alpha=3, use_rslora=True, target_modules=["q_proj", "v_proj"], modules_to_save=["lm_head"])
+
+    def test_conv1d(self):
+        self.check("gpt2", lora_alpha=16, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True)
 
 
 if __name__ == "__main__":
