@@ -18,6 +18,7 @@
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/loss_scaler.h"
+#include "train/save.h"
 
 namespace thunder {
 
@@ -171,6 +172,7 @@ void check_options(const Options& o, const ProgramSpec& program) {
                    "leave it away; thunderc train --dtype bf16 --master none makes a program with such parameters");
     check_files(o);
     check_adapter_options(o);
+    check_save_options(program, o);
     for (const auto& [input, role] : o.map) {
         std::vector<std::string> names;
         for (const InputSpec& spec : program.inputs) names.emplace_back(spec.name);

@@ -26,6 +26,7 @@
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/loss_scaler.h"
+#include "train/save.h"
 #include "train/schedule.h"
 #include "train/world.h"
 
@@ -244,8 +245,7 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     add("resume", "", "go on from the newest checkpoint in --checkpoint that is whole", flag(&Options::resume));
     add("dump-gradients", "FILE", "write the gradients of the first step, before clipping, as safetensors",
         text(&Options::dump_gradients));
-    add("save", "FILE", "write the parameters at the end, as safetensors", text(&Options::save));
-    add("save-ema", "FILE", "write the average of the weights at the end, as safetensors", text(&Options::save_ema));
+    add_save_flags(flags);
     add("memory", "FILE", "write at the end how much memory each rank took, and for what: a line of JSON each",
         text(&Options::memory));
 

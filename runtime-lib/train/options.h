@@ -108,7 +108,8 @@ struct Options {
     bool resume = false;
     std::string dump_gradients;
     std::string save, save_ema;
-    std::string save_adapter;  // a folder
+    std::optional<DType> save_dtype{};  // of what these write; none: as parameters are held
+    std::string save_adapter;           // a folder
     std::string memory;
     std::string tensorboard;  // a folder
     double peak_tflops = 0;   // of one rank's device; 0: what is known of it

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of parameters, or of what is laid out as they are: --save, --save-ema, --dump-gradients.
+// Files and folders of parameters, or of what is laid out as they are: --save, --save-ema, --dump-gradients.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "train/flags.h"
+#include "train/options.h"
 #include "train/program.h"
 
 namespace thunder {
@@ -23,5 +26,18 @@ struct SavedParameters {
 // As safetensors, by the framework's names. On all ranks.
 void save_parameters(const std::string& path, const SavedParameters& which, const ProgramSpec& program,
                      const World& world, Stream& stream);
+
+// --save, --save-ema and --save-dtype.
+void add_save_flags(std::vector<Flag>& flags);
+void check_save_options(const ProgramSpec& program, const Options& options);
+// Fails as saving there would, as far as that can be told before; "" passes.
+void check_save(const std::string& path);
+
+// What --save and --save-ema name, of the arena of parameters and that of their average: a file, or a folder that
+// transformers loads (checkpoint/model_folder.h), with the names, the configuration and the tokenizer of the folder
+// that
+// --init names. On all ranks. Returns lines for the log.
+std::vector<std::string> save_at_end(const ProgramSpec& program, const Options& options, const World& world,
+                                     std::byte* parameters, std::byte* average, Stream& stream);
 
 }  // namespace thunder

@@ -189,9 +189,10 @@ struct Trainer::State {
         if (!options.eval_only) source = open_batch_source(program, options, cut);
         if (source && !options.resume) source->begin({});
         if (world.is_first())
-            for (const std::string& path :
-                 {options.save, options.save_ema, options.dump_gradients, options.timeline, options.memory})
+            for (const std::string& path : {options.dump_gradients, options.timeline, options.memory})
                 check_writable(path);
+        if (world.is_first())
+            for (const std::string& path : {options.save, options.save_ema}) check_save(path);
         if (is_narrow(program.compute) && program.providers.products)
             console.line(cat(name_of(program.compute), ": ", device.describe_products_of(program.compute)));
         check_room(device, console, arena_sizes(), average.bytes(), writer.staging_bytes());
@@ -579,19 +580,9 @@ int Trainer::finish() {
     if (const std::string counts = describe_loops(); !counts.empty()) std::fputs(counts.c_str(), stderr);
     if ((!s.options.save.empty() || !s.options.save_ema.empty()) && s.saved_step != s.progress.step)
         agree_on_buffers(s.program, s.options, *s.communicator, s.arenas.parameters, s.stream);
-    if (!s.options.save.empty()) {
-        save_parameters(s.options.save, {.trained = s.arenas.parameters, .frozen = s.arenas.parameters}, s.program,
-                        s.world, s.stream);
-        s.console.line(cat("parameters in ", s.options.save));
-    }
+    tell_notes(save_at_end(s.program, s.options, s.world, s.arenas.parameters, s.average.arena(), s.stream), s.console);
     if (!s.options.save_adapter.empty())
         s.console.line(save_adapters(s.program, s.options, s.world, s.arenas.parameters, s.stream));
-    if (!s.options.save_ema.empty()) {
-        save_parameters(s.options.save_ema,
-                        {.trained = s.average.arena(), .dtype = DType::f32, .frozen = s.arenas.parameters}, s.program,
-                        s.world, s.stream);
-        s.console.line(cat("average of weights in ", s.options.save_ema));
-    }
     if (!s.options.memory.empty()) write_memory(s.options.memory, s.memory_use(), *s.communicator);
     s.communicator->finish();
     return 0;

@@ -58,16 +58,24 @@ void World::end_together(const std::optional<Error>& failure) const {
 
 namespace {
 
-std::vector<float> divided(std::span<const std::byte> numbers, DType dtype, float by) {
-    std::vector<float> out;
-    with_float(dtype, [&]<typename T>(T*) {
-        for (std::size_t at = 0; at < numbers.size(); at += sizeof(T)) {
-            T x{};
-            std::memcpy(&x, numbers.data() + at, sizeof x);
-            out.push_back(to_float(x) / by);
-        }
+// As a file has numbers of floating point: divided where that is asked (not by 0), and in its type.
+std::vector<std::byte> converted(std::span<const std::byte> numbers, DType from, float by, DType to) {
+    std::vector<std::byte> out(numbers.size() / size_of(from) * size_of(to));
+    with_float(from, [&]<typename From>(From*) {
+        with_float(to, [&]<typename To>(To*) {
+            for (std::size_t k = 0; k < numbers.size() / sizeof(From); ++k) {
+                From x{};
+                std::memcpy(&x, numbers.data() + k * sizeof x, sizeof x);
+                const To y = narrowed<To>(by != 0 ? to_float(x) / by : to_float(x));
+                std::memcpy(out.data() + k * sizeof y, &y, sizeof y);
+            }
+        });
     });
     return out;
+}
+
+DType dtype_in_file(const HeldTensor& tensor) {
+    return tensor.divided_by != 0 ? DType::f32 : tensor.stored.value_or(tensor.as.dtype);
 }
 
 }  // namespace
@@ -104,7 +112,7 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
         std::vector<TensorToWrite> announced;
         for (const HeldTensor& tensor : tensors) {
             announced.push_back(tensor.as);
-            if (tensor.divided_by != 0) announced.back().dtype = DType::f32;
+            announced.back().dtype = dtype_in_file(tensor);
         }
         writer.emplace(path, announced, metadata);
     }
@@ -124,12 +132,9 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
                 if (rank_ == holder && !is_first()) communicator_.send(host, 0, tensor.as.name.c_str());
                 if (is_first() && holder != 0) communicator_.receive(host, holder, tensor.as.name.c_str());
                 if (!is_first()) continue;
-                if (tensor.divided_by == 0) {
-                    writer->append(host.data(), host.size());
-                } else {
-                    const std::vector<float> numbers = divided(host, tensor.as.dtype, tensor.divided_by);
-                    writer->append(numbers.data(), numbers.size() * sizeof(float));
-                }
+                if (dtype_in_file(tensor) != tensor.as.dtype || tensor.divided_by != 0)
+                    host = converted(host, tensor.as.dtype, tensor.divided_by, dtype_in_file(tensor));
+                writer->append(host.data(), host.size());
             }
         }
     }

@@ -34,12 +34,14 @@ struct HeldTensor {
     TensorToWrite as;
     const ParameterSpec* parameter;
     std::byte* arena;
-    float divided_by = 0;  // on the way to a file, which has it in f32 then; 0: it goes there as it is
+    float divided_by = 0;  // on the way to a file, which has it in f32 then; 0: it is not
     // What a rank holds of it: what it does of the parameter, element by element or a number for each block of codes
     // (rules/codes.h); or all.
     enum class Part : std::uint8_t { elements, blocks, whole } part = Part::elements;
     // From which byte of the arena on this rank's part lies; none: at the elements at which the parameter does.
     std::optional<std::int64_t> begins{};
+    // As which type of floating point a file has it; none: as it lies.
+    std::optional<DType> stored{};
 };
 
 class World {

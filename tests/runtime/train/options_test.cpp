@@ -323,7 +323,7 @@ TEST(OptionsTest, HelpNamesEveryOptionAndInput) {
                                "--keep K",
                                "--resume",
                                "--dump-gradients FILE",
-                               "--save FILE",
+                               "--save PATH",
                                "--threads N",
                                "--quiet",
                                "--help",
