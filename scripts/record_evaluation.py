@@ -7,14 +7,14 @@
 Of each model, with the parameters of `params` and of `params_after`: the mean loss over all batches of the fixture, and the part of
 the labels that get the largest score. Reads what make_fixtures.py, make_dropout_fixture.py and make_batch_norm_fixture.py wrote.
 """
-import argparse, json, os
+import json, os
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import make_batch_norm_fixture, make_dropout_fixture, make_fixtures
-from fixture_files import check_versions
+from fixture_files import arguments
 
 MODELS = {"mlp": (make_fixtures.MLP, "x"), "batch_norm": (make_batch_norm_fixture.Model, "image"),
           "dropout": (make_dropout_fixture.Model, "input_ids")}
@@ -38,10 +38,7 @@ def evaluate(folder, make, name, parameters):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", default="tests/fixtures")
-    out = parser.parse_args().out
-    check_versions(torch)
+    out = arguments(__doc__, torch).out
     found = {model: {p: evaluate(os.path.join(out, model), make, name, p) for p in ("params", "params_after")}
              for model, (make, name) in MODELS.items()}
     with open(os.path.join(out, "evaluation.json"), "w") as file:

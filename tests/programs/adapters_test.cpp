@@ -83,11 +83,16 @@ TEST_P(Adapters, TrainAsPeftTrainsThem) {
     const Outcome outcome = program.train(
         program.recipe() + " --steps 10 --init '" + program.fixture("params.safetensors").string() +
         "' --init-adapter '" + folder_of(c) +
-        "/before' --save-adapter saved --log run.jsonl --dump-gradients gradients.safetensors --memory memory.jsonl");
+        "/before' --save-adapter saved --log run.jsonl --dump-gradients gradients.safetensors --memory memory.jsonl "
+        "--eval-feed feed.safetensors --eval-every 100");
     ASSERT_EQ(outcome.status, 0) << outcome.err;
 
-    const std::vector<nlohmann::json> log = read_log(program.file("run.jsonl"));
-    ASSERT_EQ(log.size(), 10U);
+    std::vector<nlohmann::json> log = read_log(program.file("run.jsonl"));
+    ASSERT_EQ(log.size(), 11U);
+    // Behind the last step, without the adapters' dropout.
+    const double evaluated = reference.at("eval_loss64");
+    EXPECT_NEAR(log.back().at("eval_loss").get<double>(), evaluated, c.bf16 ? 7e-3 : loss_tolerance * 10 * evaluated);
+    log.pop_back();
     for (std::size_t step = 0; step < log.size(); ++step) {
         // In bf16 some hundred roundings of 2^-9, at random: as in partly_trained_test.cpp.
         const double growth = std::pow(10.0, static_cast<double>(step) / 9), loss = reference.at("loss64").at(step);
@@ -127,10 +132,13 @@ TEST_P(Adapters, TrainAsPeftTrainsThem) {
 
 std::vector<Case> cases() {
     std::vector<Case> all = {{"adapters_llama", "llama", "dyn.logits", "--batch 2"},
+                             {"adapters_llama_dropout", "llama_dropout", "dyn.logits", "--batch 2"},
                              {"adapters_llama_fsdp2", "llama", "dyn.logits", "--batch 1 --fsdp 2", 2}};
     if (full_form) {
         const Case more[] = {
             {"adapters_llama_saved", "llama_saved", "dyn.logits", "--batch 2"},
+            {"adapters_llama_dropout_dp2", "llama_dropout", "dyn.logits", "--batch 1 --dp 2", 2},
+            {"adapters_llama_dropout_bf16", "llama_dropout", "dyn.logits", "--batch 2 --dtype bf16", 1, true},
             {"adapters_gpt2", "gpt2", "ep_dyn.loss", "--batch 2"},
             {"adapters_llama_bf16", "llama", "dyn.logits", "--batch 2 --dtype bf16", 1, true},
             {"adapters_llama_dp2", "llama", "dyn.logits", "--batch 1 --dp 2", 2},
