@@ -10,7 +10,9 @@ amax (2000, 5) is what was left at each; RECIPE/scale (2000 / 10, 5) the scales 
 the history at the end, its first element that of the next update. In the recipes "ranks" and "four" two and
 four ranks have amaxes of each tensor, the next rank's being those of the next tensor; the history is that of the first rank.
 
-current/amax has amaxes of all sizes, current/KIND the scales of current scaling (common/recipe/recipe_common.cuh there).
+current/amax has amaxes of all sizes, current/KIND the scales of current scaling (common/recipe/recipe_common.cuh there);
+current/bf16 those of a block of bf16, current/mx the ones of MX, by which codes are multiplied
+(common/cast/mxfp8/quantize_mxfp8.cuh).
 """
 import argparse, os
 
@@ -100,13 +102,30 @@ def current_amaxes():
         return np.array(exact + near + list(drawn) + special, dtype=np.float32)
 
 
-def current_scale(amax, largest, powers, least):
+def mx_scale(amax):
+    """The least power of two by which the amax, brought down by the largest number, is not above 1: by integers."""
+    with np.errstate(under="ignore"):
+        amax = amax * np.float32(1 / np.float32(E4M3))
+    if np.isnan(amax):
+        return amax
+    if np.isinf(amax):
+        return np.float32(2.0**127)
+    numerator, denominator = float(amax).as_integer_ratio()
+    exponent = -127
+    while exponent < 127 and (numerator << max(-exponent, 0)) > (denominator << max(exponent, 0)):
+        exponent += 1
+    return np.float32(2.0**exponent)
+
+
+def current_scale(amax, largest, powers, least, most=np.finfo(np.float32).max):
     if amax < least:
         amax = np.float32(least)
     if not (np.isfinite(amax) and amax > 0):
         return np.float32(1)
     with np.errstate(over="ignore"):
-        scale = min(np.float32(largest) / amax, np.finfo(np.float32).max)
+        scale = np.float32(largest) / amax
+    if np.isinf(scale):
+        scale = most
     return np.float32(2.0 ** (np.frexp(scale)[1] - 1)) if powers else np.float32(scale)
 
 
@@ -123,6 +142,10 @@ def main():
     for name, (largest, powers, least) in CURRENT.items():
         scales = [current_scale(amax, largest, powers, np.float32(least)) for amax in tensors["current/amax"]]
         tensors["current/" + name] = np.array(scales, dtype=np.float32)
+    bf16_most = np.float32((2 - 2.0**-7) * 2.0**127)
+    tensors["current/bf16"] = np.array(
+        [current_scale(a, E4M3, False, np.float32(0), bf16_most) for a in tensors["current/amax"]], dtype=np.float32)
+    tensors["current/mx"] = np.array([mx_scale(a) for a in tensors["current/amax"]], dtype=np.float32)
     os.makedirs(out, exist_ok=True)
     save_file(tensors, os.path.join(out, "scaling.safetensors"))
 

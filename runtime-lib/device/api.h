@@ -316,6 +316,43 @@ struct Fp8Product {
 };
 void fp8_product(const Fp8Product& call, Stream& stream);
 
+// Recipes of blocks: e4m3 alone, and a scale for each block of a copy, by which its codes are to be multiplied. Copies
+// are quantised apart where blocks are parts of a row: those of the transposed one are parts of columns of x.
+enum class Fp8Blocks : std::uint8_t {
+    rows_of_128,     // scales are f32
+    squares_of_128,  // the same, of 128 rows: the transposed copy has the same codes
+    rows_of_32,      // scales are e8m0: OCP's MX
+};
+
+// Both copies in one pass. Scales are dense: a row of them for each row of blocks; blocks at the ends are smaller.
+struct Fp8QuantiseBlocks {
+    Output q{};                  // (rows, width)
+    Output scales{};             // of its blocks
+    Output q_transposed{};       // (width, rows); either copy may be null
+    Output scales_transposed{};  // of its blocks
+    Input x{};                   // (rows, width)
+    Fp8Blocks blocks = Fp8Blocks::rows_of_128;
+    bool powers_of_two = true;  // of scales in f32
+    float least_amax = 0;       // the same: a smaller amax counts as this
+    std::int64_t rows = 0, width = 0;
+    std::int64_t ld_x = 0;
+};
+void fp8_quantise_blocks(const Fp8QuantiseBlocks& call, Stream& stream);
+
+// c = a bᵀ of what the codes mean, or c += it: the sum over k of (a * its block's scale) * (b * its block's scale).
+struct Fp8BlockProduct {
+    Output c{};                    // (m, n)
+    Input a{};                     // (m, k)
+    Input b{};                     // (n, k)
+    Input scales_a{}, scales_b{};  // of their blocks
+    Fp8Blocks blocks_a = Fp8Blocks::rows_of_128, blocks_b = Fp8Blocks::rows_of_128;
+    WriteMode mode = WriteMode::overwrite;
+    Input bias{};      // (n)
+    Input residual{};  // (m, n); may be the same memory as c
+    std::int64_t m = 0, n = 0, k = 0;
+};
+void fp8_block_product(const Fp8BlockProduct& call, Stream& stream);
+
 // *amax becomes the largest |x| where that is larger; a NaN counts for nothing. For what is quantised by its own amax.
 struct Fp8Amax {
     Output amax{};  // one f32

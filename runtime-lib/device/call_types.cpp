@@ -222,6 +222,30 @@ void check_types(const Fp8Product& call) {
     types.is("residual", call.residual, call.c.dtype);
 }
 
+void check_types(const Fp8QuantiseBlocks& call) {
+    const Types types{"fp8_quantise_blocks"};
+    const DType scales = call.blocks == Fp8Blocks::rows_of_32 ? DType::e8m0 : DType::f32;
+    types.is("q", call.q, DType::e4m3);
+    types.is("q_transposed", call.q_transposed, DType::e4m3);
+    types.is("scales", call.scales, scales);
+    types.is("scales_transposed", call.scales_transposed, scales);
+    types.floating("x", call.x);
+}
+
+void check_types(const Fp8BlockProduct& call) {
+    const Types types{"fp8_block_product"};
+    const bool mx = call.blocks_a == Fp8Blocks::rows_of_32;
+    if (mx != (call.blocks_b == Fp8Blocks::rows_of_32))
+        fail("the factors of fp8_block_product have blocks of 32 and of 128");
+    types.is("a", call.a, DType::e4m3);
+    types.is("b", call.b, DType::e4m3);
+    types.is("scales_a", call.scales_a, mx ? DType::e8m0 : DType::f32);
+    types.is("scales_b", call.scales_b, mx ? DType::e8m0 : DType::f32);
+    types.floating("c", call.c);
+    types.either("bias", call.bias, DType::f32, call.c.dtype);
+    types.is("residual", call.residual, call.c.dtype);
+}
+
 void check_types(const Fp8Amax& call) {
     const Types types{"fp8_amax"};
     types.floating("x", call.x);

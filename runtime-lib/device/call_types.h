@@ -28,6 +28,8 @@ void check_types(const RandomUniform& call);
 void check_types(const RandomBernoulli& call);
 void check_types(const Fp8Quantise& call);
 void check_types(const Fp8Product& call);
+void check_types(const Fp8QuantiseBlocks& call);
+void check_types(const Fp8BlockProduct& call);
 void check_types(const Fp8Amax& call);
 void check_types(const Fp8CurrentScales& call);
 void check_types(const Fp8UpdateScales& call);

@@ -334,6 +334,33 @@ Cost cost_of(const Fp8Product& c) {
             product_flops(c.m, c.n, c.k), Cost::Arithmetic::narrow};
 }
 
+std::string describe(const Fp8QuantiseBlocks& c) {
+    return TensorList()
+        .add("q", c.q, {c.rows, c.width})
+        .add("q_transposed", c.q_transposed, {c.width, c.rows})
+        .add("x", c.x, {c.rows, c.width})
+        .text();
+}
+Cost cost_of(const Fp8QuantiseBlocks& c) {
+    const std::int64_t size = c.rows * c.width;
+    return {bytes(c.q, size) + bytes(c.q_transposed, size) + bytes(c.x, size)};
+}
+
+std::string describe(const Fp8BlockProduct& c) {
+    return TensorList()
+        .add("c", c.c, {c.m, c.n})
+        .add("a", c.a, {c.m, c.k})
+        .add("b", c.b, {c.n, c.k})
+        .add("bias", c.bias, {c.n})
+        .add("residual", c.residual, {c.m, c.n})
+        .text();
+}
+Cost cost_of(const Fp8BlockProduct& c) {
+    return {bytes(c.c, c.m * c.n, c.mode == WriteMode::add ? 2 : 1) + bytes(c.a, c.m * c.k) + bytes(c.b, c.n * c.k) +
+                bytes(c.residual, c.m * c.n),
+            product_flops(c.m, c.n, c.k), Cost::Arithmetic::narrow};
+}
+
 std::string describe(const Fp8Amax& c) {
     return TensorList().add("x", c.x, {c.rows, c.width}).text();
 }

@@ -43,19 +43,44 @@ struct DelayedScaling {
     }
 };
 
+inline constexpr float fp8_most = 0x1.fffffep127F;  // the largest number of f32
+
 // The scale that takes `amax` to `largest`. One that is no positive number of f32 (0, an infinity, NaN) says nothing of
 // the next tensor: the scale stays. A scale that f32 does not hold becomes its largest number.
 THUNDER_HOST_DEVICE inline float delayed_scale(float amax, float before, float largest) {
-    constexpr float most = 0x1.fffffep127F;
-    const float scale = amax > 0 && amax <= most ? largest / amax : before;
-    return scale > most ? most : scale;
+    const float scale = amax > 0 && amax <= fp8_most ? largest / amax : before;
+    return scale > fp8_most ? fp8_most : scale;
 }
 
-// The same of a tensor's own amax, as Transformer Engine has it in current scaling: where it says nothing the scale
-// is 1. `powers_of_two`: cut to one, so that the scale changes no digit. An amax below `least` counts as `least`.
-THUNDER_HOST_DEVICE inline float current_scale(float amax, float largest, bool powers_of_two, float least) {
-    const float scale = delayed_scale(amax < least ? least : amax, 1.F, largest);
+// The same of a tensor's own amax, as Transformer Engine has it in current scaling and in blocks: where it says nothing
+// the scale is 1. `powers_of_two`: cut to one, so that the scale changes no digit. An amax below `least` counts as
+// `least`. A scale that f32 does not hold becomes `most`.
+THUNDER_HOST_DEVICE inline float current_scale(float amax, float largest, bool powers_of_two, float least,
+                                               float most = fp8_most) {
+    const float raised = amax < least ? least : amax;
+    float scale = raised > 0 && raised <= fp8_most ? largest / raised : 1.F;
+    if (scale > fp8_most) scale = most;
     return powers_of_two ? detail::float_of(detail::bits_of(scale) & 0xff800000U) : scale;
+}
+
+// What a block is quantised by: x * factor is rounded, and `scale`, an f32 or an e8m0, is what brings it back.
+template <typename Scale>
+struct Fp8BlockScale {
+    float factor;
+    Scale scale;
+};
+// In f32. `most`: the largest number of x's type, as Transformer Engine has it.
+THUNDER_HOST_DEVICE inline Fp8BlockScale<float> scale_of_block(float amax, bool powers_of_two, float least,
+                                                               float most) {
+    const float factor = current_scale(amax, fp8_largest<e4m3>(), powers_of_two, least, most);
+    return {factor, 1.F / factor};
+}
+// In e8m0: the least power of two by which the block is not larger than the type.
+THUNDER_HOST_DEVICE inline Fp8BlockScale<e8m0> mx_scale_of_block(float amax) {
+    const e8m0 scale = to_e8m0(amax * (1.F / fp8_largest<e4m3>()));
+    const std::uint32_t exponent = scale.bits;
+    const std::uint32_t factor = exponent == 0xffU ? 0x7fc00000U : (254 - exponent) << 23;
+    return {detail::float_of(exponent == 0xfeU ? 0x00400000U : factor), scale};
 }
 
 // Of two amaxes the larger one; a NaN counts for nothing.

@@ -97,6 +97,16 @@ constexpr bool is_quantised(DType dtype) {
     return dtype == DType::e4m3 || dtype == DType::e5m2 || dtype == DType::e8m0;
 }
 
+// The largest number of a type of floating point: all digits 1, below the exponent of infinity.
+constexpr float largest_number(DType dtype) {
+    float number = 1;
+    for (int k = 1; k < dtype_digits[static_cast<std::size_t>(dtype)]; ++k) number /= 2;
+    number = 2 - number;
+    for (int k = dtype_least_exponents[static_cast<std::size_t>(dtype)]; k < 1; ++k) number *= 2;
+    return number;
+}
+static_assert(largest_number(DType::f16) == 65504);
+
 // A tensor that a call writes. Null: the call has no such output.
 struct Output {
     void* data = nullptr;

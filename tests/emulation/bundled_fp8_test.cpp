@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FP8 on the emulated GPU: what is quantised and the scales bit for bit as on CPUs, by the same tables.
 #include "emulation/bundled.h"
+#include "runtime/kernels/fp8_block_cases.h"
 #include "runtime/kernels/fp8_quantise_cases.h"
 #include "runtime/kernels/fp8_recipes.h"
 #include "runtime/kernels/fp8_tables.h"
@@ -75,6 +76,33 @@ TEST_F(BundledFp8, BothCopiesAndTheAmaxAreMadeInOnePass) {
         check(static_cast<e4m3*>(nullptr), static_cast<float*>(nullptr));
         check(static_cast<e4m3*>(nullptr), static_cast<bf16*>(nullptr));
         check(static_cast<e5m2*>(nullptr), static_cast<f16*>(nullptr));
+    }
+}
+
+TEST_F(BundledFp8, BlocksAreQuantisedApartInBothCopies) {
+    for (const testing::BlockCase& c : testing::block_cases) {
+        SCOPED_TRACE(::testing::Message() << c.rows << " x " << c.width);
+        const auto check = [&]<typename X>(float most, X*) {
+            const auto narrow = [](float x) { return narrow_to<X>(x); };
+            const auto widen = [](X x) { return wide(x); };
+            testing::expect_blocks<Buffer, float, X>(c, Fp8Blocks::rows_of_128, most, narrow, widen, stream);
+            testing::expect_blocks<Buffer, float, X>(c, Fp8Blocks::squares_of_128, most, narrow, widen, stream);
+            testing::expect_blocks<Buffer, e8m0, X>(c, Fp8Blocks::rows_of_32, most, narrow, widen, stream);
+        };
+        check(fp8_most, static_cast<float*>(nullptr));
+        check(0x1.fep127F, static_cast<bf16*>(nullptr));
+    }
+}
+
+TEST_F(BundledFp8, ProductsOfBlocksAreThoseOfWhatTheCodesMean) {
+    for (const testing::BlockProductCase& p : testing::block_products) {
+        const auto f32 = [](float x) { return x; };
+        const auto to_narrow = [](float x) { return to_bf16(x); };
+        const auto to_wide = [](bf16 x) { return wide(x); };
+        testing::expect_block_product<Buffer, float, float>(p, Fp8Blocks::rows_of_128, Fp8Blocks::squares_of_128, 2e-6,
+                                                            f32, f32, stream);
+        testing::expect_block_product<Buffer, e8m0, bf16>(p, Fp8Blocks::rows_of_32, Fp8Blocks::rows_of_32, 0x1p-8,
+                                                          to_narrow, to_wide, stream);
     }
 }
 

@@ -38,6 +38,7 @@ TEST(DTypes, TheRuntimesTableIsTheCompilers) {
         EXPECT_EQ(row.digits, thunder::dtype_digits[k]);
         EXPECT_EQ(row.least_exponent, thunder::dtype_least_exponents[k]);
         if (is_quantised(*here)) continue;
+        EXPECT_EQ(row.largest, static_cast<double>(thunder::largest_number(dtype)));
         EXPECT_EQ(covers(*here, DType::f32), !thunder::has_less_range(dtype));
     }
     for (const DTypeRow& row : all_dtypes())  // kernels of the reference compute in double, and nothing is stored so

@@ -3,6 +3,7 @@
 // definitions.
 #include "check.h"
 #include "device/cpu/narrow.h"
+#include "fp8_block_cases.h"
 #include "fp8_quantise_cases.h"
 #include "fp8_recipes.h"
 #include "support/error.h"
@@ -98,6 +99,59 @@ TEST(Fp8Calls, ProductsAreThoseOfWhatTheCodesMean) {
         expect_products<e5m2, e4m3, float>(2e-6, stream);
         expect_products<e4m3, e5m2, bf16>(0x1p-8, stream);
         expect_products<e4m3, e4m3, f16>(0x1p-10, stream);
+    });
+}
+
+TEST(Fp8Calls, ScalesOfBlocksAreThoseOfTheTable) {
+    const std::vector<float> amaxes = testing::recorded_floats("current/amax");
+    std::vector<float> of_bf16, of_mx, factors;
+    for (const float amax : amaxes) {
+        const Fp8BlockScale<float> scale = scale_of_block(amax, false, 0, 0x1.fep127F);
+        of_bf16.push_back(scale.factor);
+        EXPECT_EQ(scale.scale, 1 / scale.factor);
+        of_mx.push_back(to_float(mx_scale_of_block(amax).scale));
+        factors.push_back(mx_scale_of_block(amax).factor);
+    }
+    testing::expect_bits(of_bf16, testing::recorded_floats("current/bf16"), "factors of bf16");
+    testing::expect_bits(of_mx, testing::recorded_floats("current/mx"), "scales of MX");
+    for (std::size_t k = 0; k < factors.size(); ++k)
+        EXPECT_TRUE(std::isnan(of_mx[k]) || factors[k] * of_mx[k] == 1) << amaxes[k];
+}
+
+template <typename X>
+void expect_blocks(float most, Stream& stream) {
+    for (const testing::BlockCase& c : testing::block_cases) {
+        SCOPED_TRACE(::testing::Message() << c.rows << " x " << c.width);
+        const auto narrow = [](float x) { return narrowed<X>(x); };
+        const auto widen = [](X x) { return to_float(x); };
+        testing::expect_blocks<OnHost, float, X>(c, Fp8Blocks::rows_of_128, most, narrow, widen, stream);
+        testing::expect_blocks<OnHost, float, X>(c, Fp8Blocks::squares_of_128, most, narrow, widen, stream);
+        testing::expect_blocks<OnHost, e8m0, X>(c, Fp8Blocks::rows_of_32, most, narrow, widen, stream);
+    }
+}
+
+TEST(Fp8Calls, BlocksAreQuantisedApartInBothCopies) {
+    with_threads([](Stream& stream) {
+        expect_blocks<float>(fp8_most, stream);
+        expect_blocks<bf16>(0x1.fep127F, stream);
+        expect_blocks<f16>(65504.F, stream);
+    });
+}
+
+// As of products with one scale.
+TEST(Fp8Calls, ProductsOfBlocksAreThoseOfWhatTheCodesMean) {
+    with_threads([](Stream& stream) {
+        for (const testing::BlockProductCase& p : testing::block_products) {
+            const auto f32 = [](float x) { return x; };
+            const auto to_narrow = [](float x) { return to_bf16(x); };
+            const auto to_wide = [](bf16 x) { return to_float(x); };
+            testing::expect_block_product<OnHost, float, float>(p, Fp8Blocks::rows_of_128, Fp8Blocks::squares_of_128,
+                                                                2e-6, f32, f32, stream);
+            testing::expect_block_product<OnHost, e8m0, float>(p, Fp8Blocks::rows_of_32, Fp8Blocks::rows_of_32, 2e-6,
+                                                               f32, f32, stream);
+            testing::expect_block_product<OnHost, float, bf16>(p, Fp8Blocks::rows_of_128, Fp8Blocks::rows_of_128,
+                                                               0x1p-8, to_narrow, to_wide, stream);
+        }
     });
 }
 

@@ -6,6 +6,7 @@
 #include "device/api.h"
 #include "device/call_types.h"
 #include "device/cpu/elements.h"
+#include "device/cpu/fp8/blocks.h"
 #include "device/cpu/products.h"
 #include "device/describe.h"
 #include "device/fp8.h"
@@ -31,8 +32,28 @@ void widen(float* to, const Input& from, std::int64_t first, std::int64_t n) {
         widen<e4m3>(to, from, first, n);
 }
 
+// Rows of codes, times the scales of their blocks.
+void widen_blocks(float* to, const Input& from, const Input& scales, Fp8Blocks blocks, std::int64_t first_row,
+                  std::int64_t rows, std::int64_t width) {
+    const auto* codes = static_cast<const e4m3*>(from.data);
+    const Fp8BlockShape shape = shape_of(blocks);
+    const std::int64_t ld_scales = blocks_along(width, shape.columns);
+    parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i)
+            for (std::int64_t block = 0; block < ld_scales; ++block) {
+                const std::int64_t row = first_row + i, at = row / shape.rows * ld_scales + block;
+                const float scale = scales.dtype == DType::e8m0 ? to_float(static_cast<const e8m0*>(scales.data)[at])
+                                                                : static_cast<const float*>(scales.data)[at];
+                const std::int64_t k1 = std::min(width, (block + 1) * shape.columns);
+                for (std::int64_t k = block * shape.columns; k < k1; ++k)
+                    to[i * width + k] = to_float(codes[row * width + k]) * scale;
+            }
+    });
+}
+
 // Row `row` of c, whose sums are there.
-void finish_row(const Fp8Product& call, const float* sums, float inverse, std::int64_t row) {
+template <typename Call>
+void finish_row(const Call& call, const float* sums, float inverse, std::int64_t row) {
     float bias[piece_elements], residual[piece_elements], before[piece_elements];
     const bool add = call.mode == WriteMode::add;
     for (std::int64_t at = 0; at < call.n; at += piece_elements) {
@@ -49,21 +70,17 @@ void finish_row(const Fp8Product& call, const float* sums, float inverse, std::i
     }
 }
 
-}  // namespace
-
-void fp8_product(const Fp8Product& call, Stream& stream) {
-    const Timed timed = timed_call("fp8_product", call, stream);
-    check_types(call);
+// widen_a(to, first row, rows) and widen_b give the factors' rows as f32; c is their product times `inverse`.
+template <typename Call, typename WidenA, typename WidenB>
+void product(const Call& call, float inverse, const WidenA& widen_a, const WidenB& widen_b, Stream& stream) {
     const std::int64_t most = std::min(rows_at_once, call.m);
     auto* b = reinterpret_cast<float*>(
         stream.workspace(static_cast<std::size_t>(call.n * call.k + most * (call.k + call.n)) * sizeof(float)));
     float *a = b + call.n * call.k, *sums = a + most * call.k;
-    widen(b, call.b, 0, call.n * call.k);
-    const float inverse =
-        *static_cast<const float*>(call.inverse_a.data) * *static_cast<const float*>(call.inverse_b.data);
+    widen_b(b, std::int64_t{0}, call.n);
     for (std::int64_t first = 0; first < call.m; first += most) {
         const std::int64_t rows = std::min(most, call.m - first);
-        widen(a, call.a, first * call.k, rows * call.k);
+        widen_a(a, first, rows);
         plain_product({.c = sums,
                        .a = static_cast<const float*>(a),
                        .b = static_cast<const float*>(b),
@@ -80,6 +97,33 @@ void fp8_product(const Fp8Product& call, Stream& stream) {
                 finish_row(call, sums + row * call.n, inverse, first + row);
         });
     }
+}
+
+}  // namespace
+
+void fp8_product(const Fp8Product& call, Stream& stream) {
+    const Timed timed = timed_call("fp8_product", call, stream);
+    check_types(call);
+    const float inverse =
+        *static_cast<const float*>(call.inverse_a.data) * *static_cast<const float*>(call.inverse_b.data);
+    const auto rows_of = [&](const Input& from) {
+        return [&call, from](float* to, std::int64_t first, std::int64_t rows) {
+            widen(to, from, first * call.k, rows * call.k);
+        };
+    };
+    product(call, inverse, rows_of(call.a), rows_of(call.b), stream);
+}
+
+void fp8_block_product(const Fp8BlockProduct& call, Stream& stream) {
+    const Timed timed = timed_call("fp8_block_product", call, stream);
+    check_types(call);
+    const auto rows_of = [&](const Input& from, const Input& scales, Fp8Blocks blocks) {
+        return [&call, from, scales, blocks](float* to, std::int64_t first, std::int64_t rows) {
+            widen_blocks(to, from, scales, blocks, first, rows, call.k);
+        };
+    };
+    product(call, 1.F, rows_of(call.a, call.scales_a, call.blocks_a), rows_of(call.b, call.scales_b, call.blocks_b),
+            stream);
 }
 
 }  // namespace thunder

@@ -53,7 +53,61 @@ void with_types(DType c, DType a, DType b, Body&& body) {
 #undef THUNDER_WITH
 }
 
+// Calls body(kernel that quantises blocks, product of blocks, null pointers of the types of scales and of x or c).
+template <typename Body>
+void with_blocks(bool mx, DType x, Body&& body) {
+    using namespace bundled;
+#define THUNDER_WITH(is_mx, name, Scale, suffix, X)                                                      \
+    if (mx == is_mx && x == dtype_of<X>::value)                                                          \
+        body(bundled_fp8_quantise_blocks_##name##_##suffix, bundled_fp8_block_product_##name##_##suffix, \
+             static_cast<Scale*>(nullptr), static_cast<X*>(nullptr));
+#define THUNDER_WITH_NARROW(X) THUNDER_WITH(false, f32, float, X, X) THUNDER_WITH(true, e8m0, e8m0, X, X)
+    THUNDER_WITH(false, f32, float, f32, float)
+    THUNDER_WITH(true, e8m0, e8m0, f32, float)
+    THUNDER_NARROW_TYPES(THUNDER_WITH_NARROW)
+#undef THUNDER_WITH_NARROW
+#undef THUNDER_WITH
+}
+
 }  // namespace
+
+void fp8_quantise_blocks(const Fp8QuantiseBlocks& call, Stream& stream) {
+    if (call.rows <= 0 || call.width <= 0) return;
+    issue("fp8_quantise_blocks", call, stream, [&] {
+        check_types(call);
+        const bool mx = call.blocks == Fp8Blocks::rows_of_32;
+        const std::int64_t ld = call.ld_x == 0 ? call.width : call.ld_x;
+        const bool vectors = ld % 8 == 0 && call.width % 8 == 0 && call.rows % 8 == 0 && aligned(call.x.data, 16) &&
+                             aligned(call.q.data, 8) && aligned(call.q_transposed.data, 8);
+        const std::int64_t squares = ((call.rows + 127) / 128) * ((call.width + 127) / 128);
+        with_blocks(mx, call.x.dtype, [&]<typename Scale, typename X>(auto* kernel, auto*, Scale*, X*) {
+            launch("fp8_quantise_blocks", kernel, squares, 256, stream, static_cast<e4m3*>(call.q.data),
+                   static_cast<Scale*>(call.scales.data), static_cast<e4m3*>(call.q_transposed.data),
+                   static_cast<Scale*>(call.scales_transposed.data), static_cast<const X*>(call.x.data),
+                   {call.rows, call.width, ld, call.least_amax, largest_number(call.x.dtype), mx ? 4 : 16,
+                    call.blocks == Fp8Blocks::squares_of_128, call.powers_of_two, vectors});
+        });
+    });
+}
+
+void fp8_block_product(const Fp8BlockProduct& call, Stream& stream) {
+    if (call.m <= 0 || call.n <= 0) return;
+    issue("fp8_block_product", call, stream, [&] {
+        check_types(call);
+        const bool mx = call.blocks_a == Fp8Blocks::rows_of_32, wide_bias = call.bias.dtype == DType::f32;
+        const auto rows_of = [](Fp8Blocks blocks) { return blocks == Fp8Blocks::squares_of_128 ? 128 : 1; };
+        with_blocks(mx, call.c.dtype, [&]<typename Scale, typename C>(auto*, auto* kernel, Scale*, C*) {
+            launch("fp8_block_product", kernel, squares_of(call.m) * squares_of(call.n), 256, stream,
+                   static_cast<C*>(call.c.data), static_cast<const e4m3*>(call.a.data),
+                   static_cast<const Scale*>(call.scales_a.data), rows_of(call.blocks_a),
+                   static_cast<const e4m3*>(call.b.data), static_cast<const Scale*>(call.scales_b.data),
+                   rows_of(call.blocks_b), mx ? 32 : 128,
+                   static_cast<const float*>(wide_bias ? call.bias.data : nullptr),
+                   static_cast<const C*>(wide_bias ? nullptr : call.bias.data),
+                   static_cast<const C*>(call.residual.data), {call.m, call.n, call.k, call.mode == WriteMode::add});
+        });
+    });
+}
 
 void fp8_quantise(const Fp8Quantise& call, Stream& stream) {
     if (call.rows <= 0 || call.width <= 0) return;

@@ -104,11 +104,12 @@ struct Fp8ProductSizes {
     bool add;
 };
 
-// In plain threads, for any GPU and any size; a thread has 4 rows and 4 columns of a tile.
-template <typename C, typename A, typename B>
-THUNDER_FUNCTION void fp8_product(Aliased<C> c, Global<const A> a, Global<const B> b, Global<const float> inverse_a,
-                                  Global<const float> inverse_b, Global<const float> bias, Global<const C> narrow_bias,
-                                  Aliased<const C> residual, Fp8ProductSizes s) {
+// In plain threads, for any GPU and any size; a thread has 4 rows and 4 columns of a tile. element_a(row, k) and
+// element_b are numbers of the factors.
+template <typename C, typename ElementA, typename ElementB>
+THUNDER_FUNCTION void fp8_product(Aliased<C> c, const ElementA& element_a, const ElementB& element_b, float inverse,
+                                  Global<const float> bias, Global<const C> narrow_bias, Aliased<const C> residual,
+                                  Fp8ProductSizes s) {
     THUNDER_SHARED(float, of_a, fp8_depth* fp8_side);
     THUNDER_SHARED(float, of_b, fp8_depth* fp8_side);
     const std::int64_t across = (s.n + fp8_side - 1) / fp8_side;
@@ -119,8 +120,8 @@ THUNDER_FUNCTION void fp8_product(Aliased<C> c, Global<const A> a, Global<const 
         for (int at = thread_index(); at < fp8_depth * fp8_side; at += 256) {
             const int depth = at % fp8_depth, place = at / fp8_depth;
             const std::int64_t k = k0 + depth, i = first_row + place, j = first_column + place;
-            of_a[depth * fp8_side + place] = k < s.k && i < s.m ? to_float(a[i * s.k + k]) : 0.0F;
-            of_b[depth * fp8_side + place] = k < s.k && j < s.n ? to_float(b[j * s.k + k]) : 0.0F;
+            of_a[depth * fp8_side + place] = k < s.k && i < s.m ? element_a(i, k) : 0.0F;
+            of_b[depth * fp8_side + place] = k < s.k && j < s.n ? element_b(j, k) : 0.0F;
         }
         barrier();
         for (int k = 0; k < fp8_depth; ++k) {
@@ -134,7 +135,6 @@ THUNDER_FUNCTION void fp8_product(Aliased<C> c, Global<const A> a, Global<const 
         }
         barrier();
     }
-    const float inverse = inverse_a[0] * inverse_b[0];
     THUNDER_UNROLL
     for (int i = 0; i < 4; ++i) {
         THUNDER_UNROLL
@@ -148,6 +148,155 @@ THUNDER_FUNCTION void fp8_product(Aliased<C> c, Global<const A> a, Global<const 
             if (residual) sum += wide(residual[to]);
             if (s.add) sum += wide(C(c[to]));
             c[to] = narrow<C>(sum);
+        }
+    }
+}
+
+// A number of a matrix of codes.
+template <typename T>
+struct Fp8Codes {
+    Global<const T> codes;
+    std::int64_t k;
+    THUNDER_FUNCTION float operator()(std::int64_t row, std::int64_t column) const {
+        return to_float(codes[row * k + column]);
+    }
+};
+
+THUNDER_FUNCTION float scale_number(float scale) {
+    return scale;
+}
+THUNDER_FUNCTION float scale_number(e8m0 scale) {
+    return to_float(scale);
+}
+
+// The same with the scale of its block.
+template <typename Scale>
+struct Fp8BlockCodes {
+    Global<const e4m3> codes;
+    Global<const Scale> scales;
+    std::int64_t k;
+    int block_rows, block_columns;
+    THUNDER_FUNCTION float operator()(std::int64_t row, std::int64_t column) const {
+        const std::int64_t across = (k + block_columns - 1) / block_columns;
+        const Scale scale = scales[row / block_rows * across + column / block_columns];
+        return to_float(codes[row * k + column]) * scale_number(scale);
+    }
+};
+
+struct Fp8BlockSizes {
+    std::int64_t rows, width, ld_x;
+    float least_amax, most;
+    int group;     // threads along a block: 16 for 128 elements, 4 for 32
+    bool squares;  // one block for all
+    bool powers_of_two;
+    bool vectors;  // whole squares are read and written in accesses of several elements
+};
+
+THUNDER_FUNCTION void scale_block(Fp8BlockScale<float>& scale, float amax, const Fp8BlockSizes& s) {
+    scale = scale_of_block(amax, s.powers_of_two, s.least_amax, s.most);
+}
+THUNDER_FUNCTION void scale_block(Fp8BlockScale<e8m0>& scale, float amax, const Fp8BlockSizes& /*s*/) {
+    scale = mx_scale_of_block(amax);
+}
+
+// A block of threads for a square of 128 rows and columns, each thread for 8 of both.
+template <typename Scale, typename X>
+THUNDER_FUNCTION void fp8_quantise_blocks(Global<e4m3> q, Global<Scale> scales, Global<e4m3> q_transposed,
+                                          Global<Scale> scales_transposed, Global<const X> x, Fp8BlockSizes s) {
+    constexpr int side = 128, mine = 8, threads = 16;  // along a side of the square
+    THUNDER_SHARED(float, of_rows, side* threads);     // amaxes of what a thread has of a row
+    THUNDER_SHARED(float, of_columns, side* threads);
+    THUNDER_SHARED(float, warps, 8);
+    const std::int64_t across = (s.width + side - 1) / side;
+    const std::int64_t first_row = block_index() / across * side, first_column = block_index() % across * side;
+    const int ty = thread_index() / threads, tx = thread_index() % threads, row = ty * mine, column = tx * mine;
+    const bool whole = s.vectors && first_row + side <= s.rows && first_column + side <= s.width;
+    Vec<X, 8> numbers[mine];
+    float in_rows[mine] = {}, in_columns[mine] = {}, in_square = 0;
+    THUNDER_UNROLL
+    for (int i = 0; i < mine; ++i) {
+        const std::int64_t from_row = first_row + row + i;
+        if (whole) {
+            numbers[i] = load<8>(x + from_row * s.ld_x + first_column + column);
+        } else {
+            THUNDER_UNROLL
+            for (int j = 0; j < mine; ++j) {
+                const bool inside = from_row < s.rows && first_column + column + j < s.width;
+                numbers[i][j] = inside ? x[from_row * s.ld_x + first_column + column + j] : narrow<X>(0.0F);
+            }
+        }
+        THUNDER_UNROLL
+        for (int j = 0; j < mine; ++j) {
+            const float size = math::abs(wide(numbers[i][j]));
+            in_rows[i] = larger_amax(in_rows[i], size);
+            in_columns[j] = larger_amax(in_columns[j], size);
+        }
+        in_square = larger_amax(in_square, in_rows[i]);
+    }
+    THUNDER_UNROLL
+    for (int i = 0; i < mine; ++i) {
+        of_rows[(row + i) * threads + tx] = in_rows[i];
+        of_columns[(column + i) * threads + ty] = in_columns[i];
+    }
+    barrier();
+    if (s.squares) in_square = block_max<256>(in_square, warps);
+    const std::int64_t block = s.squares ? side : s.group * mine, row_blocks = (s.rows + block - 1) / block,
+                       column_blocks = (s.width + block - 1) / block;
+    if (q) {
+        THUNDER_UNROLL
+        for (int i = 0; i < mine; ++i) {
+            const std::int64_t to_row = first_row + row + i;
+            float amax = in_square;
+            if (!s.squares) {
+                amax = 0;
+                for (int k = 0; k < s.group; ++k)
+                    amax = larger_amax(amax, of_rows[(row + i) * threads + tx / s.group * s.group + k]);
+            }
+            Fp8BlockScale<Scale> scale;
+            scale_block(scale, amax, s);
+            const bool first = tx % s.group == 0 && to_row < s.rows && first_column + column < s.width;
+            if (first && (!s.squares || (row == 0 && i == 0)))
+                scales[(s.squares ? to_row / side : to_row) * column_blocks + (first_column + column) / block] =
+                    scale.scale;
+            Vec<e4m3, 8> codes;
+            THUNDER_UNROLL
+            for (int j = 0; j < mine; ++j) codes[j] = quantised<e4m3>(wide(numbers[i][j]) * scale.factor);
+            if (whole) {
+                store(q + to_row * s.width + first_column + column, codes);
+            } else {
+                THUNDER_UNROLL
+                for (int j = 0; j < mine; ++j)
+                    if (to_row < s.rows && first_column + column + j < s.width)
+                        q[to_row * s.width + first_column + column + j] = codes[j];
+            }
+        }
+    }
+    if (!q_transposed) return;
+    THUNDER_UNROLL
+    for (int j = 0; j < mine; ++j) {
+        const std::int64_t to_row = first_column + column + j;  // of the transposed copy
+        float amax = in_square;
+        if (!s.squares) {
+            amax = 0;
+            for (int k = 0; k < s.group; ++k)
+                amax = larger_amax(amax, of_columns[(column + j) * threads + ty / s.group * s.group + k]);
+        }
+        Fp8BlockScale<Scale> scale;
+        scale_block(scale, amax, s);
+        const bool first = ty % s.group == 0 && to_row < s.width && first_row + row < s.rows;
+        if (first && (!s.squares || (column == 0 && j == 0)))
+            scales_transposed[(s.squares ? to_row / side : to_row) * row_blocks + (first_row + row) / block] =
+                scale.scale;
+        Vec<e4m3, 8> codes;
+        THUNDER_UNROLL
+        for (int i = 0; i < mine; ++i) codes[i] = quantised<e4m3>(wide(numbers[i][j]) * scale.factor);
+        if (whole) {
+            store(q_transposed + to_row * s.rows + first_row + row, codes);
+        } else {
+            THUNDER_UNROLL
+            for (int i = 0; i < mine; ++i)
+                if (to_row < s.width && first_row + row + i < s.rows)
+                    q_transposed[to_row * s.rows + first_row + row + i] = codes[i];
         }
     }
 }
@@ -202,13 +351,14 @@ THUNDER_NARROW_TYPES(BUNDLED_NARROW_FP8_QUANTISE)
 #undef BUNDLED_FP8_QUANTISE
 
 // bundled_fp8_product_<type of c>_<of a>_<of b>
-#define BUNDLED_FP8_PRODUCT(suffix, C, A, B)                                                               \
-    THUNDER_KERNEL(256)                                                                                    \
-    bundled_fp8_product_##suffix##_##A##_##B(Aliased<C> c, Global<const A> a, Global<const B> b,           \
-                                             Global<const float> inverse_a, Global<const float> inverse_b, \
-                                             Global<const float> bias, Global<const C> narrow_bias,        \
-                                             Aliased<const C> residual, Fp8ProductSizes sizes) {           \
-        fp8_product<C, A, B>(c, a, b, inverse_a, inverse_b, bias, narrow_bias, residual, sizes);           \
+#define BUNDLED_FP8_PRODUCT(suffix, C, A, B)                                                                \
+    THUNDER_KERNEL(256)                                                                                     \
+    bundled_fp8_product_##suffix##_##A##_##B(Aliased<C> c, Global<const A> a, Global<const B> b,            \
+                                             Global<const float> inverse_a, Global<const float> inverse_b,  \
+                                             Global<const float> bias, Global<const C> narrow_bias,         \
+                                             Aliased<const C> residual, Fp8ProductSizes sizes) {            \
+        fp8_product(c, Fp8Codes<A>{a, sizes.k}, Fp8Codes<B>{b, sizes.k}, inverse_a[0] * inverse_b[0], bias, \
+                    narrow_bias, residual, sizes);                                                          \
     }
 #define BUNDLED_FP8_PRODUCTS(suffix, C)        \
     BUNDLED_FP8_PRODUCT(suffix, C, e4m3, e4m3) \
@@ -220,6 +370,30 @@ THUNDER_NARROW_TYPES(BUNDLED_NARROW_FP8_PRODUCTS)
 #undef BUNDLED_NARROW_FP8_PRODUCTS
 #undef BUNDLED_FP8_PRODUCTS
 #undef BUNDLED_FP8_PRODUCT
+
+// bundled_fp8_quantise_blocks_<type of scales>_<of x>, bundled_fp8_block_product_<of scales>_<of c>
+#define BUNDLED_FP8_BLOCKS(name, Scale, suffix, X)                                                                    \
+    THUNDER_KERNEL(256)                                                                                               \
+    bundled_fp8_quantise_blocks_##name##_##suffix(Global<e4m3> q, Global<Scale> scales, Global<e4m3> q_transposed,    \
+                                                  Global<Scale> scales_transposed, Global<const X> x,                 \
+                                                  Fp8BlockSizes sizes) {                                              \
+        fp8_quantise_blocks(q, scales, q_transposed, scales_transposed, x, sizes);                                    \
+    }                                                                                                                 \
+    THUNDER_KERNEL(256)                                                                                               \
+    bundled_fp8_block_product_##name##_##suffix(                                                                      \
+        Aliased<X> c, Global<const e4m3> a, Global<const Scale> scales_a, int rows_a, Global<const e4m3> b,           \
+        Global<const Scale> scales_b, int rows_b, int columns, Global<const float> bias, Global<const X> narrow_bias, \
+        Aliased<const X> residual, Fp8ProductSizes sizes) {                                                           \
+        fp8_product(c, Fp8BlockCodes<Scale>{a, scales_a, sizes.k, rows_a, columns},                                   \
+                    Fp8BlockCodes<Scale>{b, scales_b, sizes.k, rows_b, columns}, 1.0F, bias, narrow_bias, residual,   \
+                    sizes);                                                                                           \
+    }
+#define BUNDLED_NARROW_FP8_BLOCKS(X) BUNDLED_FP8_BLOCKS(f32, float, X, X) BUNDLED_FP8_BLOCKS(e8m0, e8m0, X, X)
+BUNDLED_FP8_BLOCKS(f32, float, f32, float)
+BUNDLED_FP8_BLOCKS(e8m0, e8m0, f32, float)
+THUNDER_NARROW_TYPES(BUNDLED_NARROW_FP8_BLOCKS)
+#undef BUNDLED_NARROW_FP8_BLOCKS
+#undef BUNDLED_FP8_BLOCKS
 
 THUNDER_KERNEL(256)
 bundled_fp8_update_scale(Global<float> scale, Global<float> history, Global<const float> amax, float largest,
