@@ -89,7 +89,8 @@ def groups():
         ones_like=lambda x: x * torch.ones_like(x), new_zeros=lambda x: x + x.new_zeros(4), meshgrid=lambda x: torch.meshgrid(x[0, 0], x[0, 1], indexing="xy")[0]))
     out["writes"] = ({"x": normal(2, 3, 4), "y": normal(2, 3, 4)}, dict(
         slices=lambda x: written(x), columns=lambda x: written_column(x), parts=lambda x: written_parts(x), copies=lambda x, y: written_copies(x, y),
-        chain=lambda x, y: written_chain(x, y), masked=lambda x: masked(x), same=lambda x: written_same(x), rows=lambda x: written_rows(x)))
+        chain=lambda x, y: written_chain(x, y), masked=lambda x: masked(x), same=lambda x: written_same(x), rows=lambda x: written_rows(x),
+        given=lambda x: given(x)))
     out["reductions"] = ({"x": normal(2, 3, 4), "y": normal(2, 3, 4), "n": integers(9, 2, 3, 4)}, dict(
         sum=lambda x: x.sum(), sum_of=lambda x: x.sum((0, 2), keepdim=True), sum_integers=lambda n: n.sum(1), mean=lambda x: x.mean(1), prod=lambda x: x.prod(2),
         amax=lambda x: x.amax((1, 2)), amin=lambda x: x.amin(1), max=lambda x: x.max(), max_of=lambda x: x.max(1)[0], arg_of_max=lambda x: x.max(1)[1],
@@ -206,6 +207,14 @@ def group_norm_gradients(image, c):
 
 def torch_of(name):
     return lambda x: getattr(torch, name)(x)
+
+
+def given(x):
+    """Results that are written to a part of a tensor, and to all of another one."""
+    parts, whole = torch.zeros(4, 3, 4), torch.empty_like(x)
+    torch.add(x.detach()[0], 1.0, out=parts[1])
+    torch.div(x.detach(), 3.0, out=whole)
+    return parts.sum(0) * 2 + parts[1] * whole[0]
 
 
 def written(x):

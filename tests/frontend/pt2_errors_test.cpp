@@ -107,6 +107,18 @@ TEST(Pt2Errors, FilesOfOlderVersions) {
               "\"again.pt2\")\n");
 }
 
+TEST(Pt2Errors, ResultsInTensorsThatAreGiven) {
+    const TemporaryFile file("given.pt2");
+    write_changed(file.path(), "mlp/ep.logits.pt2", [](nlohmann::json& program) {
+        for (nlohmann::json& node : program["graph_module"]["graph"]["nodes"])
+            if (node["target"] == "torch.ops.aten.relu.default")
+                node["inputs"].push_back({{"name", "values"}, {"arg", node["inputs"][0]["arg"]}, {"kind", 2}});
+    });
+    const std::string text = error_of([&] { import_model(file.path(), {}); });
+    EXPECT_EQ(text.substr(0, text.find('\n')),
+              "error: aten.relu.default writes to a tensor that it is given as values, which is not supported");
+}
+
 TEST(Pt2Errors, UnknownOperatorsAllAtOnce) {
     EXPECT_EQ(
         error_in_program([](nlohmann::json& program) {

@@ -218,6 +218,13 @@ TEST(TorchScript, WritesReachWhatTheyAreViewsOf) {
   %slice_1 = slice(%x) {axis = 0, begin = 0, end = 1, step = 1} : f32[1,2]
   %concat = concat(%slice_1, %reshape_1) {axis = 0} : f32[2,2]
 )");
+    EXPECT_EQ(body(forward("    y = torch.zeros([2, 2])\n"
+                           "    _0 = torch.neg(x, out=y)\n"
+                           "    return torch.mul(y, x)\n")),
+              R"(  %constant = constant() {value = <f32[2,2] splat 0.0>} : f32[2,2]
+  %neg = neg(%x) : f32[2,2]
+  %mul = mul(%neg, %x) : f32[2,2]
+)");
     const auto error = [](const std::string& lines) { return error_of([&] { body(forward(lines)); }); };
     // Whether it is a copy depends on what nothing says.
     EXPECT_EQ(error("    y = torch.contiguous(x)\n    _0 = torch.add_(y, 1)\n    return x\n").substr(0, 65),

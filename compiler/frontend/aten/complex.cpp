@@ -274,12 +274,12 @@ void import_complex(Node& n, const OpImporter& importer, std::unordered_map<std:
     const std::string op = n.op();
     const Call& call = n.call();
     if (op.starts_with("fft_") || op.starts_with("_fft_")) return importer.import(n);
-    if (!writes_in_place(call.target)) {
+    if (written_by(call) == nullptr) {
         for (const ComplexImporter& one : computed_of_complex)
             if (one.op == op) return one.import(n);
     }
     const bool bilinear = is_one_of(op, products_of_two);
-    if (writes_in_place(call.target) || (!bilinear && !is_one_of(op, moves_parts))) refuse(n);
+    if (written_by(call) != nullptr || (!bilinear && !is_one_of(op, moves_parts))) refuse(n);
     std::vector<std::string> operands;
     const auto collect = [&](const Argument& argument, std::vector<std::string>& to) {
         if (argument.kind == Argument::Kind::name) to.push_back(argument.text);

@@ -9,6 +9,7 @@
 
 #include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/aten/complex.h"
+#include "compiler/frontend/aten/schemas.h"
 #include "compiler/frontend/aten/user_operators.h"
 #include "compiler/frontend/shared/inputs.h"
 #include "compiler/frontend/shared/stored_types.h"
@@ -217,16 +218,19 @@ bool Importer::is_constant(const std::string& name) const {
     return false;
 }
 
-// The result of a call that writes to its first operand is that operand, under another name.
+// The result of a call that writes to an operand is that operand, under another name.
 void Importer::write_in_place(const Call& call) {
-    const Argument* to = call.arguments.empty() ? nullptr : &call.arguments.front().value;
+    const Argument* to = written_by(call);
     if (to == nullptr || to->kind != Argument::Kind::name || call.results.empty() ||
         call.results.front().kind != Argument::Kind::name)
         return;
     // What is written has the type of what it is written to.
     const std::string& result = call.results.front().text;
-    const Type of = type(names_.at(to->text).value);
-    const Value v = builder_.cast(names_.at(result).value, of.dtype);
+    const Binding &before = find(to->text), &given = find(result);
+    if (before.kind != Binding::Kind::tensor || given.kind != Binding::Kind::tensor)
+        fail(fmt::format("{} writes to what is no tensor", call.target), "the program is damaged: save it again");
+    const Type of = type(before.value);
+    const Value v = builder_.cast(given.value, of.dtype);
     if (call.target.starts_with("aten.detach_.") && is_constant(to->text))
         return;  // its numbers stay: torch.tensor made it
     if (type(v).dims != of.dims)
@@ -273,6 +277,22 @@ std::vector<Binding> Importer::import_subgraph(const Graph& graph, std::span<con
     return out;
 }
 
+// Tensors for several results have names that no form of the operator has whose results are its own.
+void Importer::refuse_given_results(const Node& node) const {
+    const std::vector<Schema>& forms = schemas_of(node.op());
+    if (!node.call().target.starts_with("aten.") || writes_in_place(node.call().target) || forms.empty()) return;
+    const auto has = [](const Schema& form, const std::string& name) {
+        return std::any_of(form.parameters.begin(), form.parameters.end(),
+                           [&](const Schema::Parameter& p) { return p.name == name; });
+    };
+    for (const NamedArgument& a : node.call().arguments)
+        if (a.value.kind == Argument::Kind::name && !a.name.empty() && a.name != "out" &&
+            std::none_of(forms.begin(), forms.end(), [&](const Schema& form) { return has(form, a.name); }))
+            node.fail(fmt::format("{} writes to a tensor that it is given as {}, which is not supported",
+                                  node.call().target, a.name),
+                      "take what it returns: leave out= away");
+}
+
 void Importer::import_known(Node& node) {
     const Call& call = node.call();
     const OpImporter* importer = find_importer(call.target);
@@ -283,12 +303,13 @@ void Importer::import_known(Node& node) {
                 of != nullptr && is_widened(of->type))
                 node.fail(fmt::format("{} of {} is not supported", node.op(), name_of(of->type)),
                           "compute with torch.int64 in the model");
+    refuse_given_results(node);
     if (takes_complex(call))
         import_complex(node, *importer, names_);
     else
         importer->import(node);
     share_memory(call, importer->memory);
-    if (writes_in_place(call.target)) write_in_place(call);
+    write_in_place(call);
 }
 
 void Importer::import_call(const Call& call) {

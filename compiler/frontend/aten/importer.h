@@ -126,6 +126,7 @@ class Importer {
     void share_memory(const Call& call, OpImporter::Memory memory);
     void import_known(Node& node);
     void write_in_place(const Call& call);
+    void refuse_given_results(const Node& node) const;
     bool is_constant(const std::string& name) const;
     bool takes_complex(const Call& call) const;
     void check_results(const Call& call);
@@ -231,6 +232,8 @@ std::span<const OpImporter> graph_ops();
 const OpImporter* find_importer(std::string_view target);
 std::vector<std::string_view> names_of_importers();
 bool writes_in_place(std::string_view target);  // "aten.add_.Tensor"
+// The argument that a call writes to: the first one of such, or what is given as `out`. nullptr: it writes to none.
+const Argument* written_by(const Call& call);
 
 // Throws UserError that names all operators of a graph that have no importer, so that nobody has to try again and
 // again.

@@ -70,6 +70,13 @@ bool writes_in_place(std::string_view target) {
     return target.starts_with(aten) && base.ends_with('_') && !base.ends_with("__");
 }
 
+const Argument* written_by(const Call& call) {
+    if (writes_in_place(call.target)) return call.arguments.empty() ? nullptr : &call.arguments.front().value;
+    const auto out = std::find_if(call.arguments.begin(), call.arguments.end(),
+                                  [](const NamedArgument& a) { return a.name == "out"; });
+    return out == call.arguments.end() ? nullptr : &out->value;
+}
+
 const OpImporter* find_importer(std::string_view target) {
     if (const OpImporter* exact = look_up(without_space(target))) return exact;
     std::string_view base = base_of(target);

@@ -139,8 +139,8 @@ void Importer::note_numbers(const aten::Call& call) {
         if (counted) counted_.insert(v);
         if (now_narrow && aten::Importer::type(v).dtype == DType::i32) narrow_.insert(v);
     }
-    if (aten::writes_in_place(call.target) && !call.arguments.empty()) {
-        const auto at = names_.find(call.arguments.front().value.text);
+    if (const aten::Argument* written = aten::written_by(call)) {
+        const auto at = names_.find(written->text);
         if (at != names_.end() && counters_.contains(at->second.buffer)) counted_.insert(at->second.value);
     }
 }
@@ -185,7 +185,7 @@ ScalarType Importer::promoted_type(const aten::Call& call, bool floating) const 
 
 // Behind a call: the types that its results have in the model.
 void Importer::note_types(const aten::Call& call) {
-    if (aten::writes_in_place(call.target)) return;  // a tensor keeps its type
+    if (aten::written_by(call) != nullptr) return;  // a tensor keeps its type
     std::optional<ScalarType> converted;
     for (const aten::NamedArgument& a : call.arguments)
         if (a.value.kind == aten::Argument::Kind::scalar_type) converted = static_cast<ScalarType>(a.value.integer);
@@ -269,7 +269,9 @@ std::optional<Item> Importer::property(const OperatorCall& call, const Place& pl
             return Item::sequence(Item::Kind::list, std::move(dims));
         }
         const std::optional<std::int64_t> at = normalize_axis(axis->integer, of.rank());
-        if (!at) fail_at(place, fmt::format("there is no dimension {} of {}", axis->integer, to_string(of)), "");
+        if (!at)
+            fail_at(place, fmt::format("there is no dimension {} of {}", axis->integer, to_string(of)),
+                    "the code is damaged: save the model again");
         return Item::of(of.dims[static_cast<std::size_t>(*at)]);
     }
     if (call.name == "dim" || call.name == "prim.ndim") return Item::of(of.rank());
@@ -370,7 +372,15 @@ Item Importer::call(const OperatorCall& call, const Place& place, bool gradients
         if (numbers == nullptr || numbers->size() != 1 || (whole && numbers->floating())) return std::nullopt;
         return numbers->floating() ? Item::of(numbers->at(0)) : Item::of(numbers->i[0]);
     };
-    std::optional<MatchedCall> found = matched(call, conversions);
+    // The forms are those whose result is their own: what it is written to is given once they are found.
+    OperatorCall own = call;
+    std::optional<Item> out;
+    std::erase_if(own.named, [&](const std::pair<std::string, Item>& given) {
+        const bool written = given.first == "out" && given.second.kind == Item::Kind::tensor;
+        if (written) out = given.second;
+        return written;
+    });
+    std::optional<MatchedCall> found = matched(own, conversions);
     if (!found) {
         std::vector<std::string> given;
         for (const Item& item : call.arguments) given.emplace_back(item.what());
@@ -379,6 +389,12 @@ Item Importer::call(const OperatorCall& call, const Place& place, bool gradients
                 "numbers that shapes depend on have to be known when compiling");
     }
     if (aten::find_importer("aten." + found->schema->name) == nullptr) refuse_operator(call.name, place);
+    if (out) {
+        aten::NamedArgument& given = found->arguments.emplace_back();
+        given.name = "out";
+        given.value.kind = aten::Argument::Kind::name;
+        given.value.text = out->text;
+    }
     return imported(call, std::move(*found), place, gradients);
 }
 
@@ -420,8 +436,8 @@ Item Importer::imported(const OperatorCall& call, MatchedCall found, const Place
         result.kind = list ? aten::Argument::Kind::list : aten::Argument::Kind::name;
         result.text = results.size() == 1 ? made.name : fmt::format("{}.{}", made.name, k);
     }
-    const bool writes = aten::writes_in_place(made.target);
-    if (writes && !gradients)
+    const aten::Argument* written = aten::written_by(made);
+    if (written != nullptr && !gradients)
         fail_at(place, fmt::format("{} writes in place where no gradients are kept", call.name),
                 "write x = x + y in the model");
     const bool narrow = any_operand(made, narrow_);
@@ -448,7 +464,7 @@ Item Importer::imported(const OperatorCall& call, MatchedCall found, const Place
         return item_of(name);
     };
     // What is written to is known by its own name from here on.
-    if (writes && call.arguments.front().kind == Item::Kind::tensor) return call.arguments.front();
+    if (written != nullptr && written->kind == aten::Argument::Kind::name) return Item::tensor(written->text);
     if (aten::is_open(made.results.front())) {
         std::vector<Item> items;
         for (std::size_t k = 0; names_.contains(aten::item_of(made.results.front(), k)); ++k)

@@ -3,8 +3,10 @@
 #include "checkpoint/torch_file.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 
+#include "../../support/zip64.h"
 #include "helpers.h"
 
 namespace thunder {
@@ -48,6 +50,26 @@ TEST_F(TorchFileTest, HasWhatPyTorchHas) {
         // What is tied in PyTorch lies in one place.
         EXPECT_EQ(file->find("whole")->bytes.data(), file->find("same")->bytes.data());
         EXPECT_EQ(file->find("row")->bytes.data(), file->find("whole")->bytes.data() + std::ptrdiff_t{2 * 6 * 4});
+    }
+}
+
+// As files above 4 GiB are.
+TEST_F(TorchFileTest, PlacesAndSizesOf64Bits) {
+    const std::string whole = read_file(recorded("tensors.pt"));
+    std::vector<std::pair<std::string, std::string>> entries;
+    const ZipEntries zip(std::as_bytes(std::span(whole)), "tensors.pt");
+    for (const auto& [name, entry] : zip.all())
+        entries.emplace_back(name, std::string(reinterpret_cast<const char*>(entry.bytes.data()), entry.bytes.size()));
+    thunderc::tests::write_zip64(path("large.pt"), entries);
+    EXPECT_GT(std::filesystem::file_size(path("large.pt")), std::uint64_t{1} << 32U);
+    const SafetensorsFile wanted(recorded("tensors.safetensors"));
+    const TorchFile found(path("large.pt"), "");
+    EXPECT_EQ(found.names(), wanted.names());
+    for (const StoredTensor& tensor : wanted.tensors()) {
+        const StoredTensor* same = found.find(tensor.name);
+        ASSERT_NE(same, nullptr) << tensor.name;
+        EXPECT_TRUE(std::equal(same->bytes.begin(), same->bytes.end(), tensor.bytes.begin(), tensor.bytes.end()))
+            << tensor.name;
     }
 }
 
