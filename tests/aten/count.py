@@ -6,7 +6,7 @@
 
 A sample is evaluated where `thunderc run` gives PyTorch's numbers, compiled where `thunderc emit --transform forward` writes a program of it, and
 differentiable where `--transform vjp` does. The tests hold the numbers and the gradients of each sample against PyTorch's (tests/frontend/aten_samples_test.cpp),
-and that those fail which the page lists. --compile builds what is written, all in one build.
+and that those fail which the page lists.
 """
 import argparse, array, collections, json, pathlib, re, struct, subprocess, tempfile, zipfile
 

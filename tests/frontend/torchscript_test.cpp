@@ -7,6 +7,7 @@
 #include "compiler/pipeline.h"
 #include "compiler/support/report.h"
 #include "tests/frontend/torchscript_archive.h"
+#include "tests/support/zip64.h"
 
 namespace thunderc {
 namespace torchscript_test {
@@ -134,6 +135,21 @@ TEST(TorchScript, TiedAndFrozenParameters) {
                            [&](const Note& note) { return note.text.find(text) != std::string::npos; });
     };
     EXPECT_TRUE(warned("has numbers in common with turned"));
+}
+
+// As those above 4 GiB are: 64 bits say where an entry stands, and how large it is.
+TEST(TorchScript, LargeArchives) {
+    const Entries entries = entries_of(fixture("mlp/ts.logits.pt"));
+    const TemporaryFile file("large.pt");
+    tests::write_zip64(file.path(), {entries.begin(), entries.end()});
+    EXPECT_GT(std::filesystem::file_size(file.path()), std::uint64_t{1} << 32U);
+    const Module large = import_model(file.path(), {}), same = import_model(fixture("mlp/ts.logits.pt"), {});
+    EXPECT_EQ(to_string(large.main()), to_string(same.main()));
+    for (std::size_t k = 0; k < same.main().arguments.size(); ++k) {
+        const ArgInfo& info = same.main().argument_info[k];
+        if (info.kind != ArgInfo::Kind::parameter) continue;
+        EXPECT_EQ(large.main().argument_info[k].sources.front()->read(), info.sources.front()->read());
+    }
 }
 
 // Every second number of a storage, from the first on: as pairs of real ones.

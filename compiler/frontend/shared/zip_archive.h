@@ -44,8 +44,10 @@ class ZipArchive {
                        const std::filesystem::path& out) const;
 
   private:
-    struct Place {  // where an entry stands in the archive's list
-        std::uint64_t directory = 0, number = 0;
+    struct Place {  // where an entry stands, and how
+        std::uint64_t header = 0, size = 0;
+        std::uint32_t checksum = 0;
+        std::uint16_t method = 0;
     };
     std::filesystem::path path_;
     std::map<std::string, Entry> entries_;
