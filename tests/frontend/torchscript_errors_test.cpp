@@ -319,6 +319,11 @@ TEST(TorchScriptErrors, DimensionsOfAScalar) {
     }
 }
 
+TEST(TorchScriptErrors, StepsOfRecurrentLayersOfScalars) {
+    EXPECT_EQ(error_of_lines("    s = torch.sum(x)\n    y = torch.gru_cell(x, s, x, x)\n    return y\n").substr(0, 58),
+              "error: aten.gru_cell.default of a tensor of 0 dimensions\n ");
+}
+
 TEST(TorchScriptErrors, InputsWithoutShapes) {
     const Entries entries = script_of(
         "  def forward(self: __torch__.M,\n    x: Tensor,\n    n: int,\n    y: Optional[Tensor]=None) -> Tensor:\n"

@@ -60,6 +60,13 @@ Value side_by_side(Builder& b, const std::vector<Value>& parts, std::int64_t axi
     return parts.size() == 1 ? parts[0] : b.op("concat", parts, {{"axis", axis}});
 }
 
+void require_rank(Node& n, Value v, std::int64_t least, std::int64_t most) {
+    const std::int64_t rank = n.b().type(v).rank();
+    if (rank < least || rank > most)
+        n.fail(fmt::format("{} of a tensor of {} dimensions", n.call().target, rank), {},
+               least == most ? fmt::format("{}", least) : fmt::format("{} or {}", least, most), std::to_string(rank));
+}
+
 // (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first): of lstm hx is a list of h
 // and c. The parameters of a layer's direction are w_ih, w_hh and, with biases, b_ih and b_hh.
 void recurrent_op(Node& n) {
@@ -70,6 +77,7 @@ void recurrent_op(Node& n) {
     if (!n.has("input") || n.has("batch_sizes") || n.has("data"))
         n.fail("a recurrent layer of packed sequences is not supported", "pad the sequences in the model, and mask");
     Value x = n.tensor("input");
+    require_rank(n, x, 2, 3);
     const bool alone = b.type(x).rank() == 2;  // a sequence without a batch
     if (alone) x = b.reshape(x, {b.type(x).dims[0], 1, b.type(x).dims[1]});
     if (by_row && !alone) x = b.transpose(x, {1, 0, 2});
@@ -78,7 +86,10 @@ void recurrent_op(Node& n) {
     if (layers < 1 || params.size() != each * static_cast<std::size_t>(layers * directions))
         n.fail(fmt::format("{} has {} parameters", n.call().target, params.size()), {},
                fmt::format("{} for each direction of {} layers; projections are not supported", each, layers));
+    for (std::size_t k = 0; k < params.size(); ++k)
+        require_rank(n, params[k], k % each < 2 ? 2 : 1, k % each < 2 ? 2 : 1);
     std::vector<Value> states = lstm ? n.tensors("hx") : std::vector<Value>{n.tensor("hx")};
+    if (states.size() != (lstm ? 2U : 1U)) n.fail("the state of an LSTM is to be h and c");
     const std::int64_t hidden = b.type(params[1]).dims[1], batch = b.type(x).dims[1], steps = b.type(x).dims[0];
     if (steps < 1 || steps > most_recurrent_steps)
         n.fail(fmt::format("{} over {} steps is not supported", n.call().target, steps), "use shorter sequences",
@@ -147,6 +158,9 @@ void cell_op(Node& n) {
     } else {
         state.h = n.tensor("hx");
     }
+    for (const Value weight : {cell.input, cell.state}) require_rank(n, weight, 2, 2);
+    for (const Value row : {n.tensor("input"), state.h, state.c})
+        if (row) require_rank(n, row, 1, 2);
     const auto rows = [&](Value v) { return b.type(v).rank() == 1 ? b.reshape(v, {1, b.type(v).dims[0]}) : v; };
     state.h = rows(state.h);
     if (state.c) state.c = rows(state.c);
