@@ -151,6 +151,8 @@ void Interpreter::assign_one(const Expr& target, Item value, Frame& frame) {
         fail_at(frame.place,
                 fmt::format("the model changes its attribute {} as it runs, which a program does not do", target.text),
                 "leave the change out of forward(); what depends on it make an input");
+    if (target.kind != Expr::Kind::subscript || target.items.size() != 2)
+        fail_at(frame.place, "a value is given to what is no name", "the code is damaged: save the model again");
     const Item list = evaluate(target.items[0], frame), index = evaluate(target.items[1], frame);
     OperatorCall set;
     set.name = "_set_item";
