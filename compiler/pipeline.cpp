@@ -192,6 +192,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         return add_evaluation(std::move(m), {.function = !o.mesh.has_shards() && !reference_only(o)}, r);
     });
 
+    list.require("forget_statistics", forget_statistics);
     list.require("differentiate", [o](Module m, Report& r) {
         DifferentiateOptions options;
         options.recompute = parse_recompute_policy(o.recompute).value();

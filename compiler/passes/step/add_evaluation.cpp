@@ -11,7 +11,7 @@
 #include "compiler/analysis/class_scores.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
-#include "compiler/ir/structure.h"
+#include "compiler/ir/unread.h"
 #include "compiler/ops/batch_norm.h"
 #include "compiler/ops/sdpa.h"
 #include "compiler/planned/step_form.h"
@@ -87,9 +87,10 @@ class EvaluationMaker {
         }
         remove_dead_code(f);
         rewrite(f);
-        made_.push_back(f.name);
         module_.functions.push_back(std::move(f));
-        leave_out_unread();
+        const std::vector<std::string> made = callees_first(module_, module_.functions.back());
+        leave_out_unread_results(module_, made);
+        leave_out_unread_arguments(module_, made);
     }
 
   private:
@@ -101,7 +102,6 @@ class EvaluationMaker {
         f.name = module_.unique_function_name(name + "_evaluation");
         names_[name] = f.name;
         rewrite(f);
-        made_.push_back(f.name);
         const std::string out = f.name;
         module_.functions.push_back(std::move(f));
         return out;
@@ -140,72 +140,8 @@ class EvaluationMaker {
         remove_dead_code(f);
     }
 
-    std::vector<std::pair<Function*, Op*>> sites_of(const std::string& name) {
-        std::vector<std::pair<Function*, Op*>> sites;
-        for (const std::string& caller : made_) {
-            Function& f = *module_.find(caller);
-            for (Op& op : f.ops)
-                if (runs_function(op) && called_function(op) == name) sites.emplace_back(&f, &op);
-        }
-        return sites;
-    }
-
-    static std::size_t carried(const Op& op) { return is_loop(op) ? loop_carried(op) : 0; }
-
-    // Results that no caller reads, from the callers on; then arguments that no body reads, from the callees on.
-    void leave_out_unread() {
-        for (std::size_t k = made_.size() - 1; k-- > 0;) leave_out_results(*module_.find(made_[k]));
-        for (const std::string& name : made_) {
-            Function& f = *module_.find(name);
-            remove_dead_code(f);
-            leave_out_arguments(f);
-        }
-    }
-
-    void leave_out_results(Function& f) {
-        const auto sites = sites_of(f.name);
-        std::vector<bool> read(f.results.size(), false);
-        for (const auto& [caller, op] : sites) {
-            const Uses uses(*caller);
-            for (std::size_t r = 0; r < op->results.size(); ++r) {
-                const Value v = op->results[r];
-                read[r] = read[r] || r < carried(*op) || !uses.users[v.index].empty() || uses.is_result[v.index];
-            }
-        }
-        for (std::size_t r = f.results.size(); r-- > 0;) {
-            if (read[r]) continue;
-            const auto at = static_cast<std::ptrdiff_t>(r);
-            f.results.erase(f.results.begin() + at);
-            if (!f.result_names.empty()) f.result_names.erase(f.result_names.begin() + at);
-            for (const auto& [caller, op] : sites) op->results.erase(op->results.begin() + at);
-        }
-        remove_dead_code(f);
-        for (const auto& [caller, op] : sites) compact_values(*caller);
-    }
-
-    void leave_out_arguments(Function& f) {
-        const Uses uses(f);
-        const auto sites = sites_of(f.name);
-        std::size_t handed_on = 0;
-        for (const auto& [caller, op] : sites) handed_on = std::max(handed_on, carried(*op));
-        for (std::size_t k = f.arguments.size(); k-- > handed_on;) {
-            const Value v = f.arguments[k];
-            if (!uses.users[v.index].empty() || uses.is_result[v.index]) continue;
-            const auto at = static_cast<std::ptrdiff_t>(k);
-            f.arguments.erase(f.arguments.begin() + at);
-            if (!f.argument_info.empty()) f.argument_info.erase(f.argument_info.begin() + at);
-            for (const auto& [caller, op] : sites) {
-                if (is_loop(*op) && k < loop_carried(*op) + loop_per_layer(*op))
-                    op->attributes.set("per_layer", static_cast<std::int64_t>(loop_per_layer(*op)) - 1);
-                op->operands.erase(op->operands.begin() + at);
-            }
-        }
-        compact_values(f);
-    }
-
     Module& module_;
     std::map<std::string, std::string> names_;  // by the function that is trained
-    std::vector<std::string> made_;             // callees first
 };
 
 bool any_op(const Module& module, bool (*asked)(const Op&)) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/unread.h"
 #include "compiler/ops/batch_norm.h"
 
 namespace thunderc {
@@ -67,6 +68,22 @@ Module keep_statistics(Module module, Report& report) {
     report.done("keep_statistics", "@main",
                 fmt::format("{} batch norm{} which buffers they move", norms.size(),
                             norms.size() == 1 ? " is told" : "s are told"));
+    return module;
+}
+
+Module forget_statistics(Module module, Report&) {
+    bool told = false;
+    for (Function& f : module.functions)
+        for (Op& op : f.ops) {
+            if (op.name != batch_norm_name || op.operands.size() <= batch_norm_running_mean) continue;
+            op.operands.resize(batch_norm_running_mean);
+            while (!op.operands.back()) op.operands.pop_back();
+            told = true;
+        }
+    if (!told) return module;
+    std::vector<std::string> called = callees_first(module, module.main());
+    called.pop_back();  // main keeps its arguments
+    leave_out_unread_arguments(module, called);
     return module;
 }
 

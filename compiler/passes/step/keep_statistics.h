@@ -16,4 +16,8 @@ namespace thunderc {
 
 Module keep_statistics(Module module, Report& report);
 
+// Takes back what keep_statistics told, once add_evaluation has read it: a backward pass that computes a norm again
+// would keep what the buffers were. Functions give up the arguments that nothing else reads.
+Module forget_statistics(Module module, Report& report);
+
 }  // namespace thunderc

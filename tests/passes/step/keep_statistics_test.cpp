@@ -61,5 +61,31 @@ func @main(%x: f32[4,3] input "x" {batched}) -> (%loss "loss") {
     EXPECT_EQ(after_pass(keep_statistics, alone), text(alone));
 }
 
+// What a block computes again in the backward pass is not to read what the step has moved by then.
+TEST(ForgetStatistics, BlocksGiveUpWhatOnlyNormsWereTold) {
+    const auto told = [](const std::string& norm, const std::string& buffers, const std::string& call) {
+        return R"ir(
+func @main(
+    %x: f32[4,3] input "x" {batched},
+    %rm: f32[3] buffer "norm.running_mean" {frozen, init = zeros},
+    %rv: f32[3] buffer "norm.running_var" {frozen, init = ones}) -> (%loss "loss", %m "norm.running_mean") {
+  %y, %mean = call()ir" +
+               call + R"ir() {callee = "block"} : f32[4,3], f32[3]
+  %m = add(%rm, %mean) : f32[3]
+  %loss = reduce_sum(%y) {axes = [0, 1], keep_dims = false} : f32[]
+}
+func @block(%x: f32[4,3])ir" +
+               buffers + R"ir() -> (%y, %mean) {
+  %y, %mean, %variance = batch_norm()ir" +
+               norm + R"ir() {eps = 1e-05} : f32[4,3], f32[3], f32[3]
+}
+)ir";
+    };
+    const std::string before = told("%x, _, _, %rm, %rv", ", %rm: f32[3], %rv: f32[3]", "%x, %rm, %rv");
+    EXPECT_EQ(after_pass(forget_statistics, before), text(told("%x", "", "%x")));
+    const std::string as_it_was = told("%x", ", %rm: f32[3], %rv: f32[3]", "%x, %rm, %rv");
+    EXPECT_EQ(after_pass(forget_statistics, as_it_was), text(as_it_was));
+}
+
 }  // namespace keep_statistics_test
 }  // namespace thunderc
