@@ -351,6 +351,14 @@ TEST(TorchScriptErrors, InputsWithoutShapes) {
               "error: --input z: the model has no such input\nhelp: its inputs are x, n, y\n");
 }
 
+TEST(TorchScriptErrors, DictionariesWithoutKeys) {
+    EXPECT_EQ(error_of_archive(script_of("  def forward(self: __torch__.M,\n    d: Dict[str, Tensor]) -> Tensor:\n"
+                                         "    return torch.sum(d[\"a\"])\n"),
+                               {}),
+              "error: the input d of the model is of type Dict[str,Tensor], which is not supported\n"
+              "help: say what tensors it has: --input d.KEY=f32[2,8]\n");
+}
+
 TEST(TorchScriptErrors, ShapesAreOfScriptsAlone) {
     EXPECT_EQ(error_of([] {
                   import_model(fixture("mlp/ep.logits.pt2"), with_input("x", "f32", {2, 12}));

@@ -184,10 +184,12 @@ TEST(TorchScript, BuffersOfComplexNumbers) {
 
 TEST(TorchScript, InputsWithinOthers) {
     CompileOptions options = with_input("h.0", "f32", {2, 2});
-    options.inputs["h.1"] = options.inputs["l.0"] = options.inputs["l.1"] = options.inputs["h.0"];
+    options.inputs["h.1"] = options.inputs["l.0"] = options.inputs["l.1"] = options.inputs["d.key"] =
+        options.inputs["h.0"];
     const std::string text = imported(script_of("  def forward(self: __torch__.M,\n"
                                                 "    h: Tuple[Tensor, Tensor],\n"
                                                 "    l: List[Tensor],\n"
+                                                "    d: Dict[str, Tensor],\n"
                                                 "    mask: Optional[Tensor]=None,\n"
                                                 "    flag: bool=True) -> Tensor:\n"
                                                 "    a, b, = h\n"
@@ -195,12 +197,14 @@ TEST(TorchScript, InputsWithinOthers) {
                                                 "      c = torch.sub(a, b)\n"
                                                 "    else:\n"
                                                 "      c = a\n"
-                                                "    return torch.mul(c, l[-1])\n"),
+                                                "    return torch.mul(torch.add(c, d[\"key\"]), l[-1])\n"),
                                       options);
     EXPECT_NE(text.find("%h.0: f32[2,2] input \"h.0\" {batched},\n    %h.1: f32[2,2] input \"h.1\" {batched},\n"),
               std::string::npos)
         << text;
-    EXPECT_NE(text.find("%sub = sub(%h.0, %h.1) : f32[2,2]\n  %mul = mul(%sub, %l.1) : f32[2,2]\n"), std::string::npos)
+    EXPECT_NE(text.find("%sub = sub(%h.0, %h.1) : f32[2,2]\n  %add = add(%sub, %d.key) : f32[2,2]\n"
+                        "  %mul = mul(%add, %l.1) : f32[2,2]\n"),
+              std::string::npos)
         << text;
 }
 
@@ -219,6 +223,43 @@ TEST(TorchScript, TracedInputsSayShapes) {
     CompileOptions options;
     options.batch = 7;
     EXPECT_NE(imported(entries, options).find("%x.image: f32[7,2] input"), std::string::npos);
+}
+
+// torch.jit.trace keeps tensors of keyword inputs in the order of the call, without their names.
+TEST(TorchScript, TracedInputsAreToldByTheirOrder) {
+    const auto warnings = [](const std::string& result, std::vector<Dims> shapes, const CompileOptions& options = {}) {
+        Entries entries = script_of(
+            "  def forward(self: __torch__.M,\n    x: Tensor,\n    y: Tensor) -> Tensor:\n    return " + result + "\n");
+        PickleText inputs;
+        inputs.add("}(").text("forward").add("](");
+        for (std::size_t k = 0; k < shapes.size(); ++k)
+            inputs.tensor("FloatStorage", std::to_string(k), shapes[k], false);
+        entries["m/traced_inputs.pkl"] = inputs.add("eu").end();
+        for (std::size_t k = 0; k < shapes.size(); ++k) entries["m/traced_inputs/" + std::to_string(k)] = "";
+        const TemporaryFile file("script.pt");
+        write_zip(file.path(), entries);
+        Report report;
+        import_model(file.path(), options, report);
+        std::string out;
+        for (const Note& note : report.notes)
+            if (note.text.find("told apart") != std::string::npos) out += note.where + "; ";
+        return out;
+    };
+    const std::string either = "torch.matmul(torch.sub(x, y), self.weight)",
+                      one = "torch.sub(torch.matmul(x, self.weight), y)";
+    EXPECT_EQ(warnings(either, {{4, 2}, {1, 2}}), "x f32[4,2], y f32[1,2]; ");
+    EXPECT_EQ(warnings(either, {{4, 2}, {4, 2}}), "");
+    EXPECT_EQ(warnings(one, {{4, 2}, {4, 3}}), "");
+    CompileOptions said = with_input("x", "f32", {1, 2});
+    said.inputs["y"] = {"f32", {{4, ""}, {2, ""}}};
+    EXPECT_EQ(warnings(either, {{4, 2}, {1, 2}}, said), "");
+    // What is not there for each input is of none.
+    EXPECT_EQ(error_of([&] {
+                  warnings(one, {{4, 3}});
+              }),
+              "error: nothing says which shape and type the inputs x, y have\n"
+              "help: a trace of keyword inputs that hold several tensors has no shapes; say them: --input x=f32[2,8] "
+              "--input y=f32[2,8] (i64 for ids, names instead of numbers for what --batch, --seq and --dim bind)\n");
 }
 
 // A part that is written to is one of the whole.

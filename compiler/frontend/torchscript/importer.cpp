@@ -35,10 +35,12 @@ std::map<std::string, std::string> classes_of(const Modules& modules) {
 
 }  // namespace
 
-Importer::Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report)
+Importer::Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report,
+                   std::optional<Pair> swapped)
     : aten::Importer(aten::module_of(archive->path()), options, report),
       archive_(std::move(archive)),
       root_(root_of_archive(*archive_)),
+      swapped_(swapped),
       library_(*archive_, root_),
       data_(read_pickle(*archive_, root_ + std::string(data_end), root_ + "data/")),
       constants_(read_pickle(*archive_, root_ + "constants.pkl", root_ + "constants/")),
@@ -513,7 +515,22 @@ void write_torchscript_graph(const ZipArchive& archive, const std::filesystem::p
 }
 
 Module import_torchscript(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report) {
-    return torchscript::Importer(std::move(archive), options, report).run();
+    torchscript::Importer importer(archive, options, report);
+    Module out = importer.run();
+    for (const auto& [a, b] : importer.told_by_order()) {
+        try {
+            Report unheard;
+            static_cast<void>(torchscript::Importer(archive, options, unheard, std::pair(a, b)).run());
+        } catch (const UserError&) {
+            continue;  // what the model computes with them tells them apart
+        }
+        report.warning(
+            "trace", importer.told_of(a) + ", " + importer.told_of(b),
+            "are told apart by their order in the trace alone, and the model takes them the other way round, "
+            "too: torch.jit.trace keeps example_kwarg_inputs in the dictionary's order, without names. Give "
+            "them in forward()'s order, or say it by --input");
+    }
+    return out;
 }
 
 }  // namespace thunderc

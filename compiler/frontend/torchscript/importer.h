@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "compiler/frontend/aten/importer.h"
@@ -20,8 +21,16 @@ namespace thunderc::torchscript {
 
 class Importer final : public aten::Importer, private Operators {
   public:
-    Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report);
+    // Places of two inputs.
+    using Pair = std::pair<std::size_t, std::size_t>;
+    // `swapped`: inputs that have what the trace says of the other one.
+    Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptions& options, Report& report,
+             std::optional<Pair> swapped = {});
     Module run();
+
+    // After run(): inputs of which the order of the trace alone says what each is, and what that is.
+    std::vector<Pair> told_by_order() const;
+    std::string told_of(std::size_t input) const;
 
     const aten::TensorMeta* meta(const std::string& name) const override;
     std::optional<std::int64_t> size(const aten::Size& size) const override;
@@ -44,7 +53,7 @@ class Importer final : public aten::Importer, private Operators {
     std::optional<Example> example_of_type(const std::string& name, const std::string& type) const;
     void refuse_frozen();
     std::unordered_map<std::string, Item> import_inputs(const FunctionCode& forward);
-    std::vector<Example> traced_inputs(const std::string& method) const;
+    std::vector<Example> traced_inputs(const FunctionCode& forward) const;
     Item declare(const std::string& name, const Example& example, InputNames& names);
     void make_dynamic();
     void bind_declared();
@@ -79,6 +88,8 @@ class Importer final : public aten::Importer, private Operators {
 
     std::shared_ptr<const ZipArchive> archive_;
     std::string root_;  // the folder of the archive's entries, with its slash
+    std::optional<Pair> swapped_;
+    std::vector<std::pair<std::string, Example>> traced_;  // inputs, with what the trace says of them
     Library library_;
     Pickle data_, constants_;
     Modules modules_;

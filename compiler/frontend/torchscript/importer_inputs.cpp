@@ -77,15 +77,37 @@ void Importer::refuse_frozen() {
                                     fmt::join(names, ", ")));
 }
 
-// Tracing keeps the inputs that it was given, without their numbers.
-std::vector<Importer::Example> Importer::traced_inputs(const std::string& method) const {
+// Tracing keeps the inputs that it was given, without their numbers and names; of keyword inputs tensors alone, so that
+// of those that hold others it is not known which are left out.
+std::vector<Importer::Example> Importer::traced_inputs(const FunctionCode& forward) const {
     std::vector<Example> out;
     if (archive_->find(root_ + "traced_inputs.pkl") == nullptr) return out;
     const Pickle pickle = read_pickle(*archive_, root_ + "traced_inputs.pkl", root_ + "traced_inputs/");
-    const Pickled* inputs = pickle.member(pickle.at(pickle.root), method);
-    if (inputs == nullptr) return out;
+    const Pickled* inputs = pickle.member(pickle.at(pickle.root), forward.name);
+    if (inputs == nullptr || inputs->items.size() + 1 != forward.parameters.size()) return out;
     for (const Pickled::Index item : inputs->items) out.push_back(example_of(pickle, pickle.at(item), 0));
+    if (swapped_ && std::max(swapped_->first, swapped_->second) < out.size())
+        std::swap(out[swapped_->first], out[swapped_->second]);
     return out;
+}
+
+std::vector<Importer::Pair> Importer::told_by_order() const {
+    constexpr std::size_t most = 6;  // pairs grow with the square
+    std::vector<Pair> out;
+    for (std::size_t b = 0; b < std::min(traced_.size(), most); ++b)
+        for (std::size_t a = 0; a < b; ++a) {
+            const Example &one = traced_[a].second, &other = traced_[b].second;
+            const bool said = options_.inputs.contains(traced_[a].first) || options_.inputs.contains(traced_[b].first);
+            const bool same = one.type == other.type && one.dims == other.dims;
+            if (one.known && other.known && !same && !said) out.emplace_back(a, b);
+        }
+    return out;
+}
+
+std::string Importer::told_of(std::size_t input) const {
+    const auto& [name, example] = traced_[input];
+    const std::optional<DType> type = aten::dtype_of(example.type);
+    return fmt::format("{} {}[{}]", name, type ? name_of(*type) : "", to_string(example.dims));
 }
 
 // An input, or those within a tuple, a list or a dictionary, which are called "h.0", "batch.image".
@@ -125,7 +147,8 @@ Item Importer::declare(const std::string& name, const Example& example, InputNam
     return Item::tensor(name);
 }
 
-// What a type says of an input that was not traced: a tensor, a tuple of so many, a list of those that --input names.
+// What a type says of an input that was not traced: a tensor, a tuple of so many, a list or a dictionary of those that
+// --input names.
 std::optional<Importer::Example> Importer::example_of_type(const std::string& name, const std::string& type) const {
     Example out;
     out.kind = Item::Kind::tensor;
@@ -135,6 +158,11 @@ std::optional<Importer::Example> Importer::example_of_type(const std::string& na
         out.kind = Item::Kind::list;
         while (options_.inputs.contains(fmt::format("{}.{}", name, count))) ++count;
         count = std::max<std::size_t>(count, 1);
+    } else if (type == "Dict[str,Tensor]") {
+        out.kind = Item::Kind::dictionary;
+        for (const auto& [key, shape] : options_.inputs)
+            if (key.starts_with(name + ".")) out.keys.push_back(key.substr(name.size() + 1));
+        count = out.keys.size();
     } else if (type.starts_with("Tuple[")) {
         out.kind = Item::Kind::tuple;
         for (std::string_view rest = std::string_view(type).substr(6); rest.starts_with("Tensor");) {
@@ -204,7 +232,8 @@ void Importer::bind_declared() {
 std::unordered_map<std::string, Item> Importer::import_inputs(const FunctionCode& forward) {
     std::unordered_map<std::string, Item> given;
     InputNames names;
-    const std::vector<Example> examples = traced_inputs(forward.name);
+    const std::vector<Example> examples = traced_inputs(forward);
+    for (std::size_t k = 0; k < examples.size(); ++k) traced_.emplace_back(forward.parameters[k + 1].name, examples[k]);
     for (std::size_t k = 1; k < forward.parameters.size(); ++k) {
         const Parameter& p = forward.parameters[k];
         std::optional<Example> example;
@@ -236,6 +265,8 @@ std::unordered_map<std::string, Item> Importer::import_inputs(const FunctionCode
         fail(fmt::format("the input {} of the model is of type {}, which is not supported", p.name, p.type),
              p.type == "int" || p.type == "float" || p.type == "bool"
                  ? fmt::format("say what it is: --bind {}=1", p.name)
+             : p.type == "Dict[str,Tensor]"
+                 ? fmt::format("say what tensors it has: --input {}.KEY=f32[2,8]", p.name)
                  : "save a model whose forward() takes tensors, and has defaults for all else");
     }
     require_bound_names(names.all);
@@ -247,6 +278,7 @@ std::unordered_map<std::string, Item> Importer::import_inputs(const FunctionCode
             throw UsageError(std::move(d));
         }
     if (!names.unknown.empty()) {
+        const bool traced = archive_->find(root_ + "traced_inputs.pkl") != nullptr;
         std::vector<std::string> flags;
         for (const std::string& name : names.unknown) flags.push_back(fmt::format("--input {}=f32[2,8]", name));
         Diagnostic d;
@@ -254,9 +286,9 @@ std::unordered_map<std::string, Item> Importer::import_inputs(const FunctionCode
                                 names.unknown.size() == 1 ? "input" : "inputs", fmt::join(names.unknown, ", "),
                                 names.unknown.size() == 1 ? "has" : "have");
         d.help = fmt::format(
-            "scripted code has no shapes; say them: {} (i64 for ids, names instead of numbers for what "
+            "{} has no shapes; say them: {} (i64 for ids, names instead of numbers for what "
             "--batch, --seq and --dim bind)",
-            fmt::join(flags, " "));
+            traced ? "a trace of keyword inputs that hold several tensors" : "scripted code", fmt::join(flags, " "));
         throw UsageError(std::move(d));
     }
     bind_declared();
