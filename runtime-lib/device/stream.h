@@ -43,6 +43,10 @@ class Memory {
     std::size_t mapped_ = 0;  // bytes that the host sees; 0: a GPU's memory
 };
 
+// How the backward pass of attention adds what several blocks of a GPU have of one gradient: in a fixed order, the same
+// bits in every run; as they come, which is quicker; or in order where there is memory for it.
+enum class SumsOfAttention { automatic, deterministic, fast };
+
 // What the command line says of the device.
 struct DeviceOptions {
     int threads = 0;  // of the host; 0: OMP_NUM_THREADS, or the cores this process may use
@@ -54,6 +58,7 @@ struct DeviceOptions {
     bool tf32 = false;      // f32 products round their factors to 10 bits of mantissa
     bool autotune = false;  // the fastest of several plans of each product is looked for at start
     std::string folder{};   // of the program: what autotuning finds is kept there
+    SumsOfAttention attention_backward = SumsOfAttention::automatic;
 };
 
 class Profiler;  // device/profiler.h

@@ -19,10 +19,19 @@ THUNDER_HOST_DEVICE constexpr std::uint64_t rounding_of_step(std::uint64_t seed,
     return mix_bits(mix_bits(seed) ^ static_cast<std::uint64_t>(step)) | 1;
 }
 
-// 16 bits, of which any are as likely.
+// The 64 bits that four elements share, from one that 4 divides on; and the 16 of an element, of which any are as
+// likely.
+inline constexpr int elements_of_word = 4;
+THUNDER_HOST_DEVICE constexpr std::uint64_t rounding_word(std::uint64_t of_step, std::uint64_t tensor,
+                                                          std::uint64_t element) {
+    return mix_bits((of_step ^ tensor) + element / elements_of_word);
+}
+THUNDER_HOST_DEVICE constexpr std::uint32_t bits_of_word(std::uint64_t word, std::uint64_t element) {
+    return static_cast<std::uint32_t>(word >> (element % elements_of_word * 16)) & 0xFFFF;
+}
 THUNDER_HOST_DEVICE constexpr std::uint32_t rounding_bits(std::uint64_t of_step, std::uint64_t tensor,
                                                           std::uint64_t element) {
-    return static_cast<std::uint32_t>(mix_bits((of_step ^ tensor) + element / 4) >> (element % 4 * 16)) & 0xFFFF;
+    return bits_of_word(rounding_word(of_step, tensor, element), element);
 }
 
 // The bits of an f32 to those of a bf16. What is cut off, of 2^16, is how likely the larger one of the two is. Infinity

@@ -27,13 +27,17 @@ DeviceOptions device_options(const Options& options, const Communicator& communi
             .graphs = !options.no_cuda_graph,
             .tf32 = options.tf32,
             .autotune = options.autotune,
-            .folder = options.program_folder};
+            .folder = options.program_folder,
+            .attention_backward = options.attention_backward};
 }
 
 std::string gpu_options(const Options& options) {
     std::string names;
     const std::pair<const char*, bool> flags[] = {
-        {"--tf32", options.tf32}, {"--autotune", options.autotune}, {"--no-cuda-graph", options.no_cuda_graph}};
+        {"--tf32", options.tf32},
+        {"--autotune", options.autotune},
+        {"--no-cuda-graph", options.no_cuda_graph},
+        {"--attention-backward", options.attention_backward != SumsOfAttention::automatic}};
     for (const auto& [name, given] : flags)
         if (given) names += cat(names.empty() ? "" : ", ", name);
     return names;

@@ -259,6 +259,18 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     add("no-cuda-graph", "", "issue each step's calls one by one, instead of replaying a captured step",
         flag(&Options::no_cuda_graph));
 
+    if (program.providers.attention)
+        add("attention-backward", "HOW",
+            "deterministic: its gradients have the same bits in every run, for some memory and time; fast: "
+            "sums as they come; auto: deterministic where the memory is there (default: auto)",
+            [](Options& o, const std::string& value, const Place& place) {
+                const std::pair<std::string, SumsOfAttention> choices[] = {
+                    {"auto", SumsOfAttention::automatic},
+                    {"deterministic", SumsOfAttention::deterministic},
+                    {"fast", SumsOfAttention::fast}};
+                o.attention_backward = choice<SumsOfAttention>(value, place, choices);
+            });
+
     if (program.is_sharded()) {
         group = "Ranks";
         add("hang-timeout", "SECONDS", "end the run when its ranks wait that long for one that does not get on",

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/stream.h"
 #include "train/program.h"
 
 namespace thunder {
@@ -121,6 +122,7 @@ struct Options {
 
     // of a GPU
     bool tf32 = false, autotune = false, no_cuda_graph = false, profile = false;
+    SumsOfAttention attention_backward = SumsOfAttention::automatic;
 
     // of several ranks
     double hang_timeout = 1800;  // seconds

@@ -9,6 +9,7 @@
   --dry-run          on the CPU: every part that needs no GPU, with the programs that there are; nothing is a claim about speed
   --runtime DIR      a runtime that was built before, instead of building FOLDER/runtime
   --no-peers         without PyTorch
+  --parts LIST       of parity,attention,sanitizer,speed those alone, in that order (default: all)
 
 Exit status: 0 where all that ran was right, 1 where a build failed, numbers differ from PyTorch's or a sanitizer found something.
 """
@@ -33,9 +34,11 @@ from concurrent.futures import ThreadPoolExecutor
 TOLERANCES = {"f32": (1e-5, 1e-4), "bf16": (2.0**-6, 2.0**-5)}
 
 # What is measured, by worth. Least seconds: no run of it is started that could not end.
-ORDER = [("llama2-7b", "ours", 60), ("llama2-7b", "eager", 60), ("gpt2-124m", "ours", 20), ("llama2-7b", "compile", 100),
-         ("gpt2-124m", "eager", 25), ("gpt2-124m", "compile", 60), ("llama-1b", "ours", 25), ("llama-1b", "compile", 70),
-         ("llama-1b", "eager", 30)]
+# PyTorch adds the gradients of attention as they come; ours in a fixed order, unless asked not to.
+FAST = "ours, attention summed as it comes"
+ORDER = [("llama2-7b", "ours", 40), ("llama2-7b", FAST, 30), ("llama2-7b", "eager", 60), ("gpt2-124m", "ours", 20), ("gpt2-124m", FAST, 15),
+         ("llama2-7b", "compile", 100), ("gpt2-124m", "eager", 25), ("gpt2-124m", "compile", 60), ("llama-1b", "ours", 25),
+         ("llama-1b", FAST, 20), ("llama-1b", "compile", 70), ("llama-1b", "eager", 30)]
 DRY_ORDER = [("tiny-llama", "ours", 5), ("tiny-llama", "eager", 20)]
 
 
@@ -83,6 +86,8 @@ def read_profile(text, steps):
         # name..., calls, ms, share, and of a call: us, MB, GFLOP, GB/s, TFLOP/s, share of the roof
         if len(fields) < 10 or not fields[-7].endswith("%") or not fields[-9].isdigit():
             continue
+        if fields[0] in ("copy_from_host", "copy_to_host"):
+            continue  # weights as the run begins
         timed, ms = int(fields[-9]), float(fields[-8])
         word = fields[0].split("_")[0]
         # One word that no call of the runtime API begins with is a kernel of the program's own, but for an optimizer's name.
@@ -177,7 +182,8 @@ class Run:
             runtime = os.path.join(self.build_folder, "runtime")
             if not self.make("runtime", os.path.join(self.folder, "runtime"), runtime, flags):
                 return False
-        flags.append(f"-DTHUNDERC_RUNTIME={os.path.abspath(runtime)}")
+        self.runtime = os.path.abspath(runtime)
+        flags.append(f"-DTHUNDERC_RUNTIME={self.runtime}")
         ranks = self.ranks = self.ranks_by(runtime)
 
         def one(name):
@@ -263,6 +269,19 @@ class Run:
             note = f"{by}against PyTorch in fp64, {len(loss)} steps: loss within {max(loss):.1e}, gradient norm within {max(norm):.1e}"
             self.part(name, good, note=note)
 
+    def attention(self):
+        """Attention by cuDNN and by blocks of our own against fp64, which the fixtures' small heads say nothing of."""
+        if self.args.dry_run:
+            self.leave_out("attention against fp64: it needs a GPU")
+            return
+        if not self.make("attention", os.path.join(self.folder, "attention"), self.program_build("attention"),
+                         [f"-DTHUNDERC_RUNTIME={self.runtime}", "-DCMAKE_BUILD_TYPE=Release"]):
+            return
+        status, out, errors = self.run([os.path.join(self.program_build("attention"), "attention")], limit=100)
+        print(out + errors, flush=True)
+        self.results["attention"] = (out + errors).splitlines()
+        self.part("attention against fp64", status == 0, output="" if status == 0 else out + errors)
+
     def sanitize(self):
         tool = shutil.which("compute-sanitizer") or next((p for p in ("/usr/local/cuda/bin/compute-sanitizer",) if os.path.exists(p)), None)
         if self.args.dry_run or tool is None:
@@ -286,33 +305,39 @@ class Run:
 
     # ---- speed
 
-    def ours(self, name):
+    def ours(self, name, how):
         folder = os.path.join(self.folder, "programs", name)
         plan = read_json(os.path.join(folder, "plan-h200.json" if "H200" in self.machine_name() else "plan-h100.json"))
         random.seed(0)
         feed = {f"{i['name']}_0": (i["dims"], [random.randrange(i["entries"]) for _ in range(math.prod(i["dims"]))])
                 for i in plan["inputs"]}
         write_i64(os.path.join(self.program_build(name), "feed.safetensors"), feed)
-        steps = 4 if self.args.dry_run else 12 if plan["tokens"] * plan["model_flops"] > 1e17 else 20
         flags = ["--feed", os.path.join(self.program_build(name), "feed.safetensors"), "--init", "random", "--seed", "1", "--lr", "1e-5",
                  "--schedule", "constant", "--warmup", "0"]
-        gpu = [] if self.args.dry_run else ["--autotune"]
-        status, errors, lines, peak = self.train(name, [*flags, *gpu, "--steps", str(steps)], watch=True)
+        if not self.args.dry_run:
+            flags.append("--autotune")
+        if how == FAST:
+            flags += ["--attention-backward", "fast"]
+        # First each kernel by itself: products are tuned then, which heats the GPU, and memory is watched, which disturbs.
+        profiled = steps = 3
+        status, errors, lines, peak = self.train(name, [*flags, "--steps", str(profiled), "--profile"], watch=True)
+        if status == 0 and len(lines) == profiled:
+            roofs, profile = {}, errors
+            for kernel in plan["kernels"] if not self.args.dry_run else []:
+                roofs[kernel["group"]] = roofs.get(kernel["group"], 0.0) + kernel["roof_ms"]
+            kernels = {group: {"ms": ms, "roof_ms": roofs.get(group), "of_roof": roofs[group] / ms if group in roofs and ms else None}
+                       for group, ms in sorted(read_profile(profile, profiled).items(), key=lambda item: -item[1])}
+            # Some seconds of steps.
+            steps = 4 if self.args.dry_run else max(12, min(100, round(4000 / plan["expected_ms"])))
+            status, errors, lines, _ = self.train(name, [*flags, "--steps", str(steps)])
         if status != 0 or len(lines) < steps:
-            self.part(f"{name}, ours", False, note=f"exit status {status}", output=errors[-3000:])
+            self.part(f"{name}, {how}", False, note=f"exit status {status}", output=errors[-3000:])
             print(errors[-2000:])
             return
-        row = self.row(name, "ours", [line["step_ms"] for line in lines], plan, peak, loss=lines[-1]["loss"])
-        if self.left() > 45:
-            profiled = 3
-            status, errors, _, _ = self.train(name, [*flags, *gpu, "--steps", str(profiled), "--profile"])
-            if status == 0:
-                roofs = {}
-                for kernel in plan["kernels"] if not self.args.dry_run else []:
-                    roofs[kernel["group"]] = roofs.get(kernel["group"], 0.0) + kernel["roof_ms"]
-                row["kernels"] = {group: {"ms": ms, "roof_ms": roofs.get(group), "of_roof": roofs[group] / ms if group in roofs and ms else None}
-                                  for group, ms in sorted(read_profile(errors, profiled).items(), key=lambda item: -item[1])}
-                row["profile"] = errors[-20000:]
+        self.row(name, how, [line["step_ms"] for line in lines], plan, peak, loss=lines[-1]["loss"], kernels=kernels, profile=profile[-20000:])
+        # Another provider than the one that is measured here would be a number about something else.
+        if "cuDNN has no plan" in errors or not self.args.dry_run and not os.path.exists(os.path.join(self.folder, "include", "cudnn_frontend.h")):
+            self.part(f"{name}, {how}: attention by cuDNN", False, output=errors[-3000:])
         self.write()
 
     def peer(self, name, how):
@@ -334,9 +359,11 @@ class Run:
         return self.results["machine"]
 
     def row(self, name, how, step_ms, plan, peak, tokens=None, **more):
-        ms = statistics.median(step_ms[len(step_ms) // 3:])  # plans, captures and compilations are in the first ones
+        # Plans, captures and compilations are in the first ones. The mean, since our steps do not wait for one another: the time
+        # that one is late is another's.
+        ms = statistics.fmean(step_ms[len(step_ms) // 3:])
         tokens = tokens or plan["tokens"]
-        row = {"model": name, "by": how, "step_ms": ms, "tokens_per_second": 1e3 * tokens / ms, "peak_bytes": peak, **more}
+        row = {"model": name, "by": how, "step_ms": ms, "steps_ms": step_ms, "tokens_per_second": 1e3 * tokens / ms, "peak_bytes": peak, **more}
         known = any(chip in self.machine_name() for chip in ("H100", "H200"))
         if plan and known and tokens == plan["tokens"]:
             # As published numbers count: attention as if nothing were masked. PyTorch's run in bf16 too.
@@ -348,15 +375,16 @@ class Run:
 
     def measure(self):
         for name, how, least in DRY_ORDER if self.args.dry_run else ORDER:
-            if how == "ours" and name not in self.cases:
+            ours = how in ("ours", FAST)
+            if ours and name not in self.cases:
                 if not any(what.startswith(name) for what in self.results["left_out"]):
                     self.leave_out(f"{name}: there is no program of it")
-            elif how != "ours" and self.args.no_peers:
+            elif not ours and self.args.no_peers:
                 self.leave_out(f"{name}, {how}: --no-peers")
             elif self.left() < least:
                 self.leave_out(f"{name}, {how}: {self.left():.0f} s are left")
-            elif how == "ours":
-                self.ours(name)
+            elif ours:
+                self.ours(name, how)
             else:
                 self.peer(name, how)
 
@@ -380,11 +408,12 @@ class Run:
         for row in r["table"]:
             mfu = f"{100 * row['mfu']:.1f}%" if "mfu" in row else "-"
             by = row["by"] + (", layers recomputed" if row.get("recomputed") else "")
-            out.append(f"| {row['model']} | {by} | {row['step_ms']:.2f} | {row['tokens_per_second']:.0f} | {mfu} | {row['peak_bytes'] / 1e9:.1f} |")
+            peak = "-" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 1e9:.1f}"
+            out.append(f"| {row['model']} | {by} | {row['step_ms']:.2f} | {row['tokens_per_second']:.0f} | {mfu} | {peak} |")
         out += [""] + [f"{name}: {memory_text(case['options'])}" for name, case in self.cases.items() if case["kind"] == "speed"]
         for row in r["table"]:
             if row.get("kernels"):
-                out += ["", f"{row['model']}: a step's kernels, one by one, without graphs", "", "| kernels | ms | roof, ms | of roof |",
+                out += ["", f"{row['model']}, {row['by']}: a step's kernels, one by one, without graphs", "", "| kernels | ms | roof, ms | of roof |",
                         "|---|---:|---:|---:|"]
                 for group, k in row["kernels"].items():
                     roof = "-" if k["roof_ms"] is None else f"{k['roof_ms']:.3f}"
@@ -422,6 +451,9 @@ class Peak:
         return max(0, self.most - self.before)
 
 
+PARTS = {"parity": Run.parity, "attention": Run.attention, "sanitizer": Run.sanitize, "speed": Run.measure}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", required=True)
@@ -430,13 +462,16 @@ def main():
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--runtime")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--parts", default=",".join(PARTS))
     args = parser.parse_args()
+    if unknown := [part for part in args.parts.split(",") if part not in PARTS]:
+        parser.error(f"no part is called {', '.join(unknown)}: there are {', '.join(PARTS)}")
     args.results = args.results or os.path.join(args.folder, "results")
     run = Run(args)
     if run.build():
-        run.parity()
-        run.sanitize()
-        run.measure()
+        for part, do in PARTS.items():
+            if part in args.parts.split(","):
+                do(run)
     else:
         run.good = False
     run.write()

@@ -36,7 +36,7 @@ mkdir -p "$out/programs" "$out/include"
 touch "$out/.prepared" "$out/left_out"
 
 cp -r "$repository/runtime-lib" "$out/runtime"
-cp "$repository"/tests/gpu/{run.sh,measure.py,peer.py,models.py} "$out"
+cp -r "$repository"/tests/gpu/{run.sh,measure.py,peer.py,models.py,attention} "$out"
 
 # ---- header-only dependencies
 find_header() { # HEADER: the folder that holds it

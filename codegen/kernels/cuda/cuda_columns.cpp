@@ -102,7 +102,9 @@ CudaStage CudaNestPrinter::columns() {
 }
 
 CudaStage CudaNestPrinter::finish(std::int64_t count) {
-    constexpr int warps = 8;
+    // Few blocks with a long way each would wait for memory most of the time: a warp adds some 32 partial sums at most
+    // where a block has room for that many.
+    const int warps = count > 512 ? 32 : count > 256 ? 16 : 8;
     const std::vector<RowSum> all = sums();
     const std::size_t column_sums = column_sum_count();
     const std::int64_t total =

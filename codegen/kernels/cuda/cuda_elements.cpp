@@ -288,6 +288,8 @@ void CudaElements::print_elements(const std::vector<Addition>& additions, const 
             scope.names[k] = name + "[e]";
         }
     }
+    for (const std::size_t k : kept.fresh)
+        if (!needed[k]) load_kept(k, kept);        // for a later loop
     std::map<std::size_t, std::string> vector_of;  // by store
     for (std::size_t s : stores) {
         if (!store_is_vector(s)) continue;

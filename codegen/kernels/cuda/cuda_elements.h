@@ -26,6 +26,7 @@ struct CudaStage {
     std::string schedule;  // for its comment: who does what, and why
     std::string body;
     int threads = 256;
+    int at_once = 0;  // blocks that have to find room on a multiprocessor together; 0: any number
     std::int64_t blocks = 1;
     std::int64_t partials = 0;  // floats of workspace that it takes as its last argument
 };

@@ -40,14 +40,18 @@ class CudaNestPrinter : public CudaElements {
     // ---- rows (cuda_rows.cpp) ----
     // How threads share a row.
     struct RowPlan {
-        bool warp = false;      // a warp has a row, 8 of them a block; otherwise a block has
-        int threads = 32;       // that share a row
-        std::int64_t per = 1;   // vectors of a row that each of them takes
-        bool keeps = true;      // what several loops read stays in registers
-        bool sums_kept = true;  // so do sums of columns; otherwise they gather in the workspace
-        bool whole = false;     // no thread lies past the end of a row
+        bool warp = false;     // a warp has a row, 8 of them a block; otherwise a block has
+        int threads = 32;      // that share a row
+        std::int64_t per = 1;  // vectors of a row that each of them takes
+        bool keeps = true;     // what several loops read stays in registers
+        bool early = false;  // what the last loop alone reads is read in the first, while that waits for memory anyway
+        bool sums_kept = true;       // so do sums of columns; otherwise they gather in the workspace
+        bool whole = false;          // no thread lies past the end of a row
+        std::int64_t registers = 0;  // of a thread, as far as can be told here
     };
-    RowPlan plan_rows(std::size_t loads, std::size_t column_sums) const;
+    // `loads` and `early`: nodes whose row is kept; what several loops read, and what the last alone does.
+    RowPlan plan_rows(const std::vector<std::size_t>& loads, const std::vector<std::size_t>& early,
+                      std::size_t column_sums) const;
     CudaStage rows();
     // Everything of one row. `loaded`: of what is kept, what is in registers before.
     void print_row(const RowPlan& plan, const Kept& kept, std::set<std::size_t> loaded,

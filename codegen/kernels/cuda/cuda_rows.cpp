@@ -31,12 +31,14 @@ std::string slot(const std::string& name, bool several, int vector) {
 // As few threads as hold the row in registers: 32 values of a row a thread, shared by all that it keeps, leave room for
 // addresses and two or three blocks on a multiprocessor. Where there are too few rows to fill the device, a row is
 // shared by more.
-CudaNestPrinter::RowPlan CudaNestPrinter::plan_rows(std::size_t loads, std::size_t column_sums) const {
-    constexpr std::int64_t registers = 32, most_threads = 1024, most_registers = 40;
+CudaNestPrinter::RowPlan CudaNestPrinter::plan_rows(const std::vector<std::size_t>& loads,
+                                                    const std::vector<std::size_t>& early,
+                                                    std::size_t column_sums) const {
+    constexpr std::int64_t values = 32, most_threads = 1024, most_registers = 48, most_sums = 40;
     const std::int64_t vectors = loops_.width() / vector();
-    const auto kept = static_cast<std::int64_t>(loads + column_sums);
+    const auto kept = static_cast<std::int64_t>(loads.size() + column_sums);
     RowPlan plan;
-    std::int64_t per = std::max<std::int64_t>(1, registers / (vector() * std::max<std::int64_t>(1, kept)));
+    std::int64_t per = std::max<std::int64_t>(1, values / (vector() * std::max<std::int64_t>(1, kept)));
     const std::int64_t wanted = static_cast<std::int64_t>(tuning_.multiprocessors) * 1024;
     while (per > 1 && loops_.row_count() * (vectors / per) < wanted) per /= 2;
     std::int64_t threads = round_up((vectors + per - 1) / per, 32);
@@ -45,11 +47,25 @@ CudaNestPrinter::RowPlan CudaNestPrinter::plan_rows(std::size_t loads, std::size
     plan.per = (vectors + threads - 1) / threads;
     plan.warp = threads == 32;
     plan.whole = plan.per * threads == vectors;
-    plan.keeps = plan.per * vector() * kept <= most_registers;
-    plan.sums_kept = plan.per * vector() * static_cast<std::int64_t>(column_sums) <= most_registers;
-    if (!plan.keeps && loads > 0) {
-        plan = plan_rows(0, column_sums);
-        plan.keeps = false;
+    // Kept as they are stored: two of bf16 share a register.
+    const auto bytes_of = [&](const std::vector<std::size_t>& nodes) {
+        std::int64_t bytes = 0;
+        for (const std::size_t k : nodes)
+            bytes += static_cast<std::int64_t>(size_of(operands_.input_types[node(k).operand]));
+        return bytes;
+    };
+    const std::int64_t elements = plan.per * vector(), sums = static_cast<std::int64_t>(column_sums) * 4;
+    const auto fits = [&](std::int64_t bytes) { return elements * (bytes + sums) <= most_registers * 4; };
+    plan.keeps = fits(bytes_of(loads));
+    plan.early = plan.keeps && fits(bytes_of(loads) + bytes_of(early));
+    plan.sums_kept = elements * static_cast<std::int64_t>(column_sums) <= most_sums;
+    // Besides: an address for each tensor, and what one element is computed in.
+    constexpr std::int64_t others = 36;
+    const std::int64_t row = bytes_of(loads) + (plan.early ? bytes_of(early) : 0);
+    plan.registers = round_up(others + elements * (row + (plan.sums_kept ? sums : 0)) / 4, 8);
+    if (!plan.keeps && !loads.empty()) {
+        plan = plan_rows({}, {}, column_sums);
+        plan.keeps = plan.early = false;
     }
     if (!plan.sums_kept) plan.warp = false;  // a block's partial sums in the workspace have one warp for each column
     return plan;
@@ -114,7 +130,7 @@ void CudaNestPrinter::print_row(const RowPlan& plan, const Kept& kept, std::set<
         now.fresh.clear();
         const std::vector<bool> needed = reachable(roots);
         for (const auto& [k, name] : kept.name)
-            if (needed[k] && loaded.insert(k).second) now.fresh.push_back(k);
+            if ((needed[k] || plan.early) && loaded.insert(k).second) now.fresh.push_back(k);
         return now;
     };
 
@@ -268,16 +284,28 @@ CudaStage CudaNestPrinter::rows() {
         if (node(k).kind == Kind::load && !loops_.short_sums.is_inside(k) && by_column(loops_.position[k]) &&
             (vector() == 1 || is_vector(k)) && (readers[k] > 1 || (readers[k] > 0 && of_all_rows(k))))
             several.push_back(k);
-    const RowPlan plan = plan_rows(several.size(), column_sum_number);
+    // What each row has of its own for the last loop alone, where there are others before it.
+    std::vector<std::size_t> early;
+    const std::vector<bool> of_last = reachable(loops.back());
+    for (std::size_t k = 0; loops.size() > 1 && k < loops_.nodes.size(); ++k)
+        if (of_last[k] && node(k).kind == Kind::load && by_column(loops_.position[k]) && is_vector(k) &&
+            moves(loops_.position[k], 0, row_dims()) && !loops_.short_sums.is_inside(k) &&
+            std::ranges::find(several, k) == several.end())
+            early.push_back(k);
+    const RowPlan plan = plan_rows(several, early, column_sum_number);
+    if (plan.early) several.insert(several.end(), early.begin(), early.end());
 
     const std::int64_t row_count = loops_.row_count();
     const int threads = plan.warp && row_count > 1 ? 32 * warps : plan.threads;
     const std::int64_t rows_at_once = plan.warp && row_count > 1 ? warps : 1;
     std::int64_t blocks = (row_count + rows_at_once - 1) / rows_at_once;
+    std::int64_t at_once = 0;
     if (!all.empty()) {
-        // Enough to fill the device, and 8 rows at least for each partial sum.
-        const std::int64_t fill = std::max<std::int64_t>(1, std::int64_t{tuning_.multiprocessors} * 1024 / threads);
-        blocks = std::min(fill, (blocks + 7) / 8);
+        // As many as run at once, since those that are left would run alone, and 8 rows at least for each partial sum.
+        constexpr std::int64_t all_registers = 65536, enough_threads = 1024;
+        at_once =
+            std::max<std::int64_t>(1, std::min(enough_threads / threads, all_registers / (plan.registers * threads)));
+        blocks = std::min(tuning_.multiprocessors * at_once, (blocks + 7) / 8);
     }
 
     const std::vector<bool> needed = within_rows_;
@@ -324,14 +352,15 @@ CudaStage CudaNestPrinter::rows() {
         close_row_loop();
     }
     auto declare = [&](std::size_t k) {
-        const std::size_t o = node(k).operand;
-        kept.name[k] = scope.taken.unique(loops_.load_names[k] + (is_written(o) ? "_before_v" : "_v"));
-        out_.line(array(type_name(operands_.input_types[o]), kept.name[k]) + ";");
+        const char* const suffix = is_written(node(k).operand) ? "_before_v" : "_v";
+        kept.name[k] = scope.taken.unique(loops_.load_names[k] + suffix);
+        out_.line(array(type_name(operands_.input_types[node(k).operand]), kept.name[k]) + ";");
     };
     std::set<std::size_t> loaded;
+    std::vector<std::size_t> fixed, of_row;
     if (plan.keeps) {
-        std::vector<std::size_t> fixed;
-        std::copy_if(several.begin(), several.end(), std::back_inserter(fixed), of_all_rows);
+        std::partition_copy(several.begin(), several.end(), std::back_inserter(fixed), std::back_inserter(of_row),
+                            of_all_rows);
         for (std::size_t k : fixed) declare(k);
         loaded.insert(fixed.begin(), fixed.end());
         if (!fixed.empty()) {
@@ -352,9 +381,7 @@ CudaStage CudaNestPrinter::rows() {
             all.empty() ? out_.line("if (row >= rows) return;") : out_.open("if (row < rows) {");
     }
     define_row_variables(needed, stores_within_rows());
-    if (plan.keeps)
-        for (std::size_t k : several)
-            if (!loaded.contains(k)) declare(k);
+    for (const std::size_t k : of_row) declare(k);
     print_row(plan, kept, std::move(loaded), column_sums, whole_sums, scope);
     if (loop || (!all.empty() && row_count > 1 && row_count % rows_at_once != 0)) out_.close();
     // ---- the block's sums ----
@@ -403,6 +430,8 @@ CudaStage CudaNestPrinter::rows() {
     CudaStage result =
         stage("", schedule + ".", threads, blocks, {{"rows", loops_.rows_text()}, {"width", loops_.width_text()}});
     if (!all.empty()) result.partials = blocks * partial_width();
+    // Fewer would leave some of them for the end.
+    if (!all.empty() && blocks > tuning_.multiprocessors) result.at_once = static_cast<int>(at_once);
     return result;
 }
 

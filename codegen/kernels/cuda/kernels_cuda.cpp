@@ -187,8 +187,9 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& unnamed, const Kern
             device.blank();
         }
         device.comment(one.stage.schedule);
-        device.line(
-            fmt::format("THUNDER_KERNEL({}) {}({}) {{", one.stage.threads, one.name, fmt::join(one.parameters, ", ")));
+        const std::string room = one.stage.at_once > 1 ? fmt::format(", {}", one.stage.at_once) : "";
+        device.line(fmt::format("THUNDER_KERNEL({}{}) {}({}) {{", one.stage.threads, room, one.name,
+                                fmt::join(one.parameters, ", ")));
         device.indent();
         device.append_lines(one.stage.body);
         device.close();

@@ -22,27 +22,31 @@ template <typename Rule, int N, typename P, typename G, typename S, typename C>
 THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S, C>& to, const Rounding& rounding, float clip,
                                     const typename Rule::template Numbers<float>& numbers) {
     constexpr int states = rules::states<Rule>;
-    Vec<P, N> p = load<N>(to.parameters + i);
+    const Vec<P, N> p = load<N>(to.parameters + i);
     const Vec<G, N> g = load<N>(to.gradients + i);
     Vec<S, N> s[rules::most_states] = {};
     THUNDER_UNROLL
     for (int k = 0; k < states; ++k) s[k] = load<N>(to.states[k] + i);
-    Vec<C, N> narrow_copy{};
+    Vec<float, N> moved{};
     THUNDER_UNROLL
     for (int e = 0; e < N; ++e) {
         float parameter = wide(p[e]), state[rules::most_states] = {};
         THUNDER_UNROLL
         for (int k = 0; k < states; ++k) state[k] = wide(s[k][e]);
         Rule::element(parameter, clip * wide(g[e]), rules::fields_of<Rule::template States, float&>(state), numbers);
-        p[e] = rounded<P>(parameter, rounding, i + e);
+        moved[e] = parameter;
         THUNDER_UNROLL
         for (int k = 0; k < states; ++k) s[k][e] = narrow<S>(state[k]);
-        narrow_copy[e] = narrow<C>(wide(p[e]));
     }
-    store(to.parameters + i, p);
+    const Vec<P, N> stored = rounded_all<P>(moved, rounding, i);
+    store(to.parameters + i, stored);
     THUNDER_UNROLL
     for (int k = 0; k < states; ++k) store(to.states[k] + i, s[k]);
-    if (to.narrow_copies) store(to.narrow_copies + i, narrow_copy);
+    if (!to.narrow_copies) return;
+    Vec<C, N> narrow_copy{};
+    THUNDER_UNROLL
+    for (int e = 0; e < N; ++e) narrow_copy[e] = narrow<C>(wide(stored[e]));
+    store(to.narrow_copies + i, narrow_copy);
 }
 
 template <typename Rule, typename P, typename G, typename S, typename C>
@@ -58,8 +62,10 @@ THUNDER_FUNCTION void step(const Stepped<P, G, S, C>& arenas, Global<const std::
     const Rounding rounding{of_step[0], piece.tensor, piece.first - piece.begin};
     auto numbers = rules::fields_of<Rule::template Numbers, float>(rule + piece.numbers);
     Rule::decay_where(piece.decays, numbers);
-    walk_piece(
-        piece, [&](std::int64_t i) { step_elements<Rule, 4>(i, to, rounding, clip, numbers); },
+    // Accesses of 16 bytes, of the wider ones where types differ.
+    constexpr int group = sizeof(P) == 2 && sizeof(G) == 2 && sizeof(S) == 2 ? 8 : 4;
+    walk_piece<group>(
+        piece, [&](std::int64_t i) { step_elements<Rule, group>(i, to, rounding, clip, numbers); },
         [&](std::int64_t i) { step_elements<Rule, 1>(i, to, rounding, clip, numbers); });
 }
 
@@ -181,7 +187,7 @@ THUNDER_FUNCTION void average(Global<float> averages, Global<const P> parameters
                               float part, Global<const float> part_of_step) {
     if (part_of_step) part = part_of_step[0];
     if (part == 0) return;
-    walk_piece(
+    walk_piece<4>(
         take_piece(pieces),
         [&](std::int64_t i) {
             Vec<float, 4> a = load<4>(averages + i);

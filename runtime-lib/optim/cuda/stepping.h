@@ -32,14 +32,14 @@ THUNDER_FUNCTION Piece take_piece(Global<const std::int64_t> pieces) {
             {pieces[at + 9], pieces[at + 10], pieces[at + 11]}};
 }
 
-// Calls body(i) for the elements of a piece in groups of 4, aligned to 16 bytes, then one by one.
-template <typename Four, typename One>
-THUNDER_FUNCTION void walk_piece(const Piece& piece, Four&& four, One&& one) {
-    const std::int64_t aligned = (piece.begin + 3) / 4 * 4 < piece.end ? (piece.begin + 3) / 4 * 4 : piece.end;
-    const std::int64_t groups = (piece.end - aligned) / 4;
-    for (std::int64_t g = thread_index(); g < groups; g += 256) four(aligned + g * 4);
+// Calls body(i) for the elements of a piece in groups of N, which begin at multiples of N, then one by one.
+template <int N, typename Group, typename One>
+THUNDER_FUNCTION void walk_piece(const Piece& piece, Group&& group, One&& one) {
+    const std::int64_t next = (piece.begin + N - 1) / N * N, aligned = next < piece.end ? next : piece.end;
+    const std::int64_t groups = (piece.end - aligned) / N;
+    for (std::int64_t g = thread_index(); g < groups; g += 256) group(aligned + g * N);
     for (std::int64_t i = piece.begin + thread_index(); i < aligned; i += 256) one(i);
-    for (std::int64_t i = aligned + groups * 4 + thread_index(); i < piece.end; i += 256) one(i);
+    for (std::int64_t i = aligned + groups * N + thread_index(); i < piece.end; i += 256) one(i);
 }
 
 // How the parameters of a piece are rounded: of_step is StepScalars::rounding.
@@ -47,17 +47,47 @@ struct Rounding {
     std::uint64_t of_step, tensor;
     std::int64_t first;  // element 0 of the arena would be this one of the tensor
 };
+// Of bf16 alone.
+template <typename P>
+inline constexpr bool rounds_at_random = false;
+template <>
+inline constexpr bool rounds_at_random<bf16> = true;
+
+// What parameter i of the arena is stored as.
 template <typename P>
 THUNDER_FUNCTION P rounded(float x, const Rounding&, std::int64_t) {
     return narrow<P>(x);
 }
-template <>
-THUNDER_FUNCTION bf16 rounded<bf16>(float x, const Rounding& r, std::int64_t i) {
-    if (r.of_step == 0) return narrow<bf16>(x);
-    const std::uint32_t random = rounding_bits(r.of_step, r.tensor, static_cast<std::uint64_t>(r.first + i));
+THUNDER_FUNCTION bf16 rounded_by(std::uint32_t random, float x) {
     std::uint32_t bits = 0;
     memcpy(&bits, &x, sizeof bits);
     return bf16{rounded_at_random(bits, random)};
+}
+template <>
+THUNDER_FUNCTION bf16 rounded<bf16>(float x, const Rounding& r, std::int64_t i) {
+    if (r.of_step == 0) return narrow<bf16>(x);
+    return rounded_by(rounding_bits(r.of_step, r.tensor, static_cast<std::uint64_t>(r.first + i)), x);
+}
+
+// The same of parameters i to i + N - 1: elements that share a word of bits have it made once.
+template <typename P, int N>
+THUNDER_FUNCTION Vec<P, N> rounded_all(const Vec<float, N>& x, const Rounding& r, std::int64_t i) {
+    Vec<P, N> out{};
+    const auto first = static_cast<std::uint64_t>(r.first + i);
+    if constexpr (rounds_at_random<P> && N % elements_of_word == 0) {
+        if (r.of_step != 0 && first % elements_of_word == 0) {  // as almost all parameters lie
+            THUNDER_UNROLL
+            for (int e = 0; e < N; e += elements_of_word) {
+                const std::uint64_t word = rounding_word(r.of_step, r.tensor, first + e);
+                THUNDER_UNROLL
+                for (int k = 0; k < elements_of_word; ++k) out[e + k] = rounded_by(bits_of_word(word, k), x[e + k]);
+            }
+            return out;
+        }
+    }
+    THUNDER_UNROLL
+    for (int e = 0; e < N; ++e) out[e] = rounded<P>(x[e], r, i + e);
+    return out;
 }
 
 // The numbers of a matrix, and its elements in the arenas.

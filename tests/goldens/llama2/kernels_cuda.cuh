@@ -318,11 +318,13 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float
     for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
         Vec<float, 4> x_v;
         Vec<float, 4> dy_v;
+        Vec<float, 4> dresidual_in_v;
         const float rstd_of_row = rstd[row];
         float sum = 0.0F;
         if (c < width) {
             x_v = load<4>(x + row * width + c);
             dy_v = load<4>(dy + row * width + c);
+            dresidual_in_v = load<4>(dresidual_in + row * width + c);
             THUNDER_UNROLL
             for (int e = 0; e < 4; ++e) {
                 const float normed = x_v[e] * rstd_of_row;
@@ -333,7 +335,6 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float
         sum = warp_sum(sum);
         const float mean_dot = sum / width;
         if (c < width) {
-            const auto dresidual_in_v = load<4>(dresidual_in + row * width + c);
             Vec<float, 4> y_v;
             Vec<float, 4> dx_v;
             THUNDER_UNROLL

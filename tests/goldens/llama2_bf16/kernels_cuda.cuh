@@ -334,11 +334,13 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_la
     for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
         Vec<bf16, 8> x_v;
         Vec<bf16, 8> dy_v;
+        Vec<bf16, 8> dy_2_v;
         const float rstd_of_row = rstd[row];
         float sum = 0.0F;
         if (c < width) {
             x_v = load<8>(x + row * width + c);
             dy_v = load<8>(dy + row * width + c);
+            dy_2_v = load<8>(dy_2 + row * width + c);
             THUNDER_UNROLL
             for (int e = 0; e < 8; ++e) {
                 const float normed = to_float(x_v[e]) * rstd_of_row;
@@ -349,7 +351,6 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_la
         sum = warp_sum(sum);
         const float mean_dot = sum / width;
         if (c < width) {
-            const auto dy_2_v = load<8>(dy_2 + row * width + c);
             Vec<bf16, 8> post_attention_layernorm_v;
             Vec<bf16, 8> dresidual_v;
             THUNDER_UNROLL

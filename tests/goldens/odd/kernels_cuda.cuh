@@ -100,9 +100,11 @@ THUNDER_KERNEL(256) log_sum_rows_kernel(Global<float> largest_2, Aliased<float> 
     const int row = block_index() * 8 + warp();
     if (row >= rows) return;
     Vec<float, 2> added_v;
+    Vec<float, 2> softplus_v;
     float largest_2_of_row = -math::infinity();
     if (c < width) {
         added_v = load<2>(added + row * width + c);
+        softplus_v = load<2>(softplus + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
             largest_2_of_row = math::max<float>(largest_2_of_row, added_v[e]);
@@ -118,7 +120,6 @@ THUNDER_KERNEL(256) log_sum_rows_kernel(Global<float> largest_2, Aliased<float> 
     }
     total_2_of_row = warp_sum(total_2_of_row);
     if (c < width) {
-        const auto softplus_v = load<2>(softplus + row * width + c);
         Vec<float, 2> added_3_v;
         Vec<float, 2> logarithm_v;
         THUNDER_UNROLL
@@ -411,12 +412,19 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     Vec<float, 2> added_v;
     Vec<float, 2> dadded_part_2_v;
     Vec<float, 2> sigmoid_2_v;
+    Vec<float, 2> cosine_2_v;
+    Vec<float, 2> gauge_v;
     const float largest_2_of_row = largest_2[row];
     const float largest_of_row = largest[row];
     float sum = 0.0F;
     if (c < width) {
         dadded_2_v = load<2>(dadded_2 + row * width + c);
         const auto softplus_v = load<2>(softplus + row * width + c);
+        added_v = load<2>(added + row * width + c);
+        dadded_part_2_v = load<2>(dadded_part_2 + row * width + c);
+        sigmoid_2_v = load<2>(sigmoid_2 + row * width + c);
+        cosine_2_v = load<2>(cosine_2 + row * width + c);
+        gauge_v = load<2>(gauge + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
             sum += -(dadded_2_v[e] * (softplus_v[e] / largest_2_of_row) / largest_2_of_row);
@@ -426,9 +434,6 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     const float quotient_4 = sum / total_2[row];
     float dbasins_0_level_step = 0.0F;
     if (c < width) {
-        added_v = load<2>(added + row * width + c);
-        dadded_part_2_v = load<2>(dadded_part_2 + row * width + c);
-        sigmoid_2_v = load<2>(sigmoid_2 + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
             const float dadded = dadded_2_v[e] + static_cast<float>(added_v[e] == largest_2_of_row) * quotient_4 +
@@ -439,8 +444,6 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     dbasins_0_level_step = warp_sum(dbasins_0_level_step);
     const float dbasins_0_level_of_row = overwrite ? dbasins_0_level_step : dbasins_0_level[row] + dbasins_0_level_step;
     if (c < width) {
-        const auto cosine_2_v = load<2>(cosine_2 + row * width + c);
-        const auto gauge_v = load<2>(gauge + row * width + c);
         Vec<float, 2> dbasins_0_period_terms_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {

@@ -51,6 +51,25 @@ TEST(OptionsTest, HasDefaults) {
     EXPECT_EQ(parse({"--feed", "f", "--warmup", "0"})->warmup, 0);
 }
 
+TEST(OptionsTest, SumsOfAttentionAreAskedOfProgramsThatHaveIt) {
+    ProgramSpec spec = program();
+    spec.providers.attention = true;
+    const auto sums = [&](const std::string& how) {
+        return parse({"--feed", "f", "--attention-backward", how}, "", spec)->attention_backward;
+    };
+    EXPECT_EQ(parse({"--feed", "f"}, "", spec)->attention_backward, SumsOfAttention::automatic);
+    EXPECT_EQ(sums("auto"), SumsOfAttention::automatic);
+    EXPECT_EQ(sums("deterministic"), SumsOfAttention::deterministic);
+    EXPECT_EQ(sums("fast"), SumsOfAttention::fast);
+    EXPECT_EQ(
+        parse_error({"--feed", "f", "--attention-backward", "quick"}, nullptr, "", spec),
+        "error: --attention-backward takes one of auto, deterministic, fast, not \"quick\"\n"
+        "help: --attention-backward HOW: deterministic: its gradients have the same bits in every run, for some "
+        "memory and time; fast: sums as they come; auto: deterministic where the memory is there (default: auto)");
+    EXPECT_EQ(parse_error({"--feed", "f", "--attention-backward", "fast"}),
+              "error: unknown option --attention-backward\nhelp: train --help lists the options");
+}
+
 TEST(OptionsTest, ReadsEveryOptionInBothSpellings) {
     const std::vector<std::pair<std::string, std::string>> given = {{"data", "d"},       {"map", "input_ids=ones"},
                                                                     {"init", "i"},       {"init-missing", "random"},

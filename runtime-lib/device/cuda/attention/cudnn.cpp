@@ -17,6 +17,9 @@
 #ifdef THUNDER_CUDNN_FRONTEND
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #include <cudnn_frontend.h>
+#if CUDNN_FRONTEND_VERSION < 11300
+#error "cuDNN's frontend is older than 1.13: newer headers (wheel nvidia-cudnn-frontend), or -DTHUNDER_CUDNN=OFF"
+#endif
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // where the headers look for cuDNN's functions
@@ -55,6 +58,7 @@ const Cudnn& cudnn() {
     return opened;
 }
 
+using thunder::check;  // of CUDA itself
 void check(cudnnStatus_t status, const char* call) {
     if (status == CUDNN_STATUS_SUCCESS) return;
     fail(cat(call, " says ", cudnn().opened.function<decltype(cudnnGetErrorString)>("cudnnGetErrorString")(status)));
@@ -143,7 +147,7 @@ std::shared_ptr<fe::graph::Graph> new_graph(DType dtype) {
     return graph;
 }
 
-std::shared_ptr<fe::graph::Graph> graph_of(const AttentionForward& c) {
+std::shared_ptr<fe::graph::Graph> graph_of(const AttentionForward& c, bool /*in_order*/) {
     auto graph = new_graph(c.q.dtype);
     auto options = fe::graph::SDPA_attributes().set_name("attention_forward").set_generate_stats(true);
     set_mask(options, c);
@@ -156,11 +160,11 @@ std::shared_ptr<fe::graph::Graph> graph_of(const AttentionForward& c) {
     return graph;
 }
 
-std::shared_ptr<fe::graph::Graph> graph_of(const AttentionBackward& c) {
+// `in_order`: the same bits in every run, no atomic additions.
+std::shared_ptr<fe::graph::Graph> graph_of(const AttentionBackward& c, bool in_order) {
     auto graph = new_graph(c.q.dtype);
-    // The same bits in every run: no atomic additions.
     auto options =
-        fe::graph::SDPA_backward_attributes().set_name("attention_backward").set_deterministic_algorithm(true);
+        fe::graph::SDPA_backward_attributes().set_name("attention_backward").set_deterministic_algorithm(in_order);
     set_mask(options, c);
     const Tensor q = graph->tensor(tensor("q", uid_q, c.B, c.T, c.NH, c.HS, c.ld_q, c.q.dtype));
     const Tensor k = graph->tensor(tensor("k", uid_k, c.B, c.S, c.KVH, c.HS, c.ld_k, c.q.dtype));
@@ -173,6 +177,51 @@ std::shared_ptr<fe::graph::Graph> graph_of(const AttentionBackward& c) {
     set_output(dk, tensor("dk", uid_dk, c.B, c.S, c.KVH, c.HS, c.ld_dk, c.q.dtype));
     set_output(dv, tensor("dv", uid_dv, c.B, c.S, c.KVH, c.HS, c.ld_dv, c.q.dtype));
     return graph;
+}
+
+// The plan of a call's graph; without a graph, and `refusal` set, where cuDNN has none.
+template <typename Call>
+Plan plan_of(const Call& call, bool in_order, cudnnHandle_t handle, std::string& refusal) {
+    Plan plan;
+    try {
+        auto graph = graph_of(call, in_order);
+        if (auto built = graph->build(handle, {fe::HeurMode_t::A}); built.is_good()) {
+            plan.graph = graph;
+            plan.workspace = graph->get_workspace_size();
+        } else {
+            refusal = built.get_message();
+        }
+    } catch (const std::exception& thrown) {  // the headers throw where they do not find a library
+        refusal = thrown.what();
+    }
+    return plan;
+}
+
+// Of the backward pass: sums in order take memory that grows with the square of the positions before cuDNN 9.25.
+Plan plan_of(const AttentionBackward& call, Stream& stream, cudnnHandle_t handle, std::string& refusal) {
+    const SumsOfAttention asked = stream.device().options().attention_backward;
+    if (asked == SumsOfAttention::fast) return plan_of(call, false, handle, refusal);
+    Plan ordered = plan_of(call, true, handle, refusal);
+    if (asked == SumsOfAttention::deterministic) return ordered;
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    if (ordered.graph != nullptr && static_cast<std::size_t>(ordered.workspace) <= free) return ordered;
+    Plan quick = plan_of(call, false, handle, refusal);
+    if (quick.graph == nullptr) return ordered;
+    std::fprintf(
+        stderr,
+        "note: the gradients of attention %s are summed as they come, so their last bits differ from run to run: %s; "
+        "--attention-backward deterministic insists\n",
+        describe(call).c_str(),
+        ordered.graph == nullptr ? "cuDNN has no plan that sums in order"
+                                 : cat("in order takes ", bytes_text(static_cast<std::size_t>(ordered.workspace)),
+                                       " more, and ", bytes_text(free), " are free")
+                                       .c_str());
+    return quick;
+}
+
+Plan plan_of(const AttentionForward& call, Stream&, cudnnHandle_t handle, std::string& refusal) {
+    return plan_of(call, true, handle, refusal);
 }
 
 // Runs the graph of a call, where cuDNN has one for it.
@@ -188,13 +237,9 @@ bool run(const char* name, const Call& call, const Key& key, std::unordered_map<
     const auto [found, is_new] = cache.plans.try_emplace(key);
     Plan& plan = found->second;
     if (is_new) {
-        auto graph = graph_of(call);
-        if (auto built = graph->build(cache.handle, {fe::HeurMode_t::A}); built.is_good()) {
-            plan.graph = graph;
-            plan.workspace = graph->get_workspace_size();
-        } else {
-            std::fprintf(stderr, "%s\n", cudnn_refusal(name, describe(call), built.get_message()).c_str());
-        }
+        std::string refusal;
+        plan = plan_of(call, stream, cache.handle, refusal);
+        if (plan.graph == nullptr) std::fprintf(stderr, "%s\n", cudnn_refusal(name, describe(call), refusal).c_str());
     }
     if (plan.graph == nullptr) return false;
     std::byte* const workspace = stream.provider_scratch(static_cast<std::size_t>(plan.workspace));

@@ -164,7 +164,38 @@ void execute(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Prod
           "cublasLtMatmul");
 }
 
-// The fastest of the candidates, on the tensors of this call, whose result is put back.
+// Times what is issued between two points of a stream.
+class Stopwatch {
+  public:
+    explicit Stopwatch(Stream& stream) : stream_(stream_of(stream)) {
+        check(cudaEventCreate(&begin_), "cudaEventCreate");
+        check(cudaEventCreate(&end_), "cudaEventCreate");
+    }
+    ~Stopwatch() {
+        cudaEventDestroy(begin_);
+        cudaEventDestroy(end_);
+    }
+    Stopwatch(const Stopwatch&) = delete;
+    Stopwatch& operator=(const Stopwatch&) = delete;
+
+    template <typename Issue>
+    float milliseconds(Issue&& issue) {
+        check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+        issue();
+        check(cudaEventRecord(end_, stream_), "cudaEventRecord");
+        check(cudaEventSynchronize(end_), "cudaEventSynchronize");
+        float time = 0;
+        check(cudaEventElapsedTime(&time, begin_, end_), "cudaEventElapsedTime");
+        return time;
+    }
+
+  private:
+    cudaStream_t stream_;
+    cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+// The fastest of the candidates, on the tensors of this call, whose result is put back. A GPU's clock falls as it gets
+// warm and rises when it has little to do: the best are tried in turns, and each is known by its middle one.
 std::size_t fastest(const Plan& plan, std::span<const cublasLtMatmulHeuristicResult_t> candidates, const Product& p,
                     Cache& cache, Stream& stream) {
     const std::int64_t matrices = std::max<std::int64_t>(p.batch, 1);
@@ -172,34 +203,42 @@ std::size_t fastest(const Plan& plan, std::span<const cublasLtMatmulHeuristicRes
         static_cast<std::size_t>((matrices - 1) * p.stride_c + (p.m - 1) * p.ld_c + p.n) * size_of(p.c.dtype);
     const Memory before = stream.device().allocate(bytes);
     copy(before.data(), p.c.data, bytes, stream);
-    cudaEvent_t begin = nullptr, end = nullptr;
-    check(cudaEventCreate(&begin), "cudaEventCreate");
-    check(cudaEventCreate(&end), "cudaEventCreate");
-    std::size_t best = 0;
-    float best_time = 0;
-    constexpr int rounds = 5;
+    struct Timed {
+        std::size_t candidate;
+        std::vector<float> times;
+        float middle() const {
+            std::vector<float> sorted = times;
+            std::ranges::nth_element(sorted, sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2));
+            return sorted[sorted.size() / 2];
+        }
+    };
+    const auto faster = [](const Timed& a, const Timed& b) { return a.middle() < b.middle(); };
+    std::vector<Timed> tried;
+    Stopwatch watch(stream);
+    const auto time = [&](Timed& t, int calls) {
+        t.times.push_back(watch.milliseconds([&] {
+            for (int k = 0; k < calls; ++k) execute(plan, candidates[t.candidate].algo, p, cache, stream);
+        }) / static_cast<float>(calls));
+    };
     for (std::size_t i = 0; i < candidates.size(); ++i) {
         try {
             execute(plan, candidates[i].algo, p, cache, stream);  // the first one loads its code
-        } catch (const Error&) {
-            continue;
-        }
-        check(cudaEventRecord(begin, stream_of(stream)), "cudaEventRecord");
-        for (int round = 0; round < rounds; ++round) execute(plan, candidates[i].algo, p, cache, stream);
-        check(cudaEventRecord(end, stream_of(stream)), "cudaEventRecord");
-        check(cudaEventSynchronize(end), "cudaEventSynchronize");
-        float time = 0;
-        check(cudaEventElapsedTime(&time, begin, end), "cudaEventElapsedTime");
-        if (best_time == 0 || time < best_time) {
-            best = i;
-            best_time = time;
+            Timed t{i, {}};
+            time(t, 3);
+            tried.push_back(std::move(t));
+        } catch (const Error&) {  // the library offers what it then does not take
         }
     }
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
+    std::ranges::stable_sort(tried, faster);
+    constexpr std::size_t finalists = 8;
+    constexpr int rounds = 9;
+    if (tried.size() > finalists) tried.erase(tried.begin() + finalists, tried.end());
+    for (Timed& t : tried) t.times.clear();
+    for (int round = 0; round < rounds; ++round)
+        for (Timed& t : tried) time(t, 5);
     copy(p.c.data, before.data(), bytes, stream);
     stream.synchronize();
-    return best;
+    return tried.empty() ? 0 : std::ranges::min_element(tried, faster)->candidate;
 }
 
 void choose(Plan& plan, const ProductKey& key, const Product& p, Cache& cache, Stream& stream) {
@@ -229,7 +268,7 @@ void choose(Plan& plan, const ProductKey& key, const Product& p, Cache& cache, S
     aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a.data);
     aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.addend ? p.addend.data : p.c.data);
     aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.c.data);
-    std::array<cublasLtMatmulHeuristicResult_t, 16> results{};
+    std::array<cublasLtMatmulHeuristicResult_t, 64> results{};
     int count = 0;
     const cublasStatus_t status =
         lt().cublasLtMatmulAlgoGetHeuristic(cache.handle, plan.operation, plan.b, plan.a, plan.c, plan.d, preference,

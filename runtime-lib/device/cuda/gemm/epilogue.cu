@@ -78,16 +78,20 @@ void column_sums(const Output& sums, const Input& x, std::int64_t rows, std::int
     auto* partials = reinterpret_cast<float*>(
         stream.workspace(static_cast<std::size_t>(std::max<std::int64_t>(blocks, 1) * columns) * sizeof(float)));
     const bool add = mode == WriteMode::add;
-    const auto sum = [&](auto* kernel, auto* from) {
-        launch("column_partials", kernel, blocks * column_blocks, 128, stream, partials, from, rows, columns, ld_x,
-               block_rows);
+    const auto width = 16 / static_cast<std::int64_t>(size_of(x.dtype));
+    const bool vectors = columns % width == 0 && ld_x % width == 0 && aligned(x.data);
+    const auto sum = [&](auto* one, auto* vector, auto* from) {
+        launch("column_partials", vectors ? vector : one, blocks * column_blocks, 128, stream, partials, from, rows,
+               columns, ld_x, block_rows);
     };
     const auto finish = [&](auto* kernel, auto* to) {
-        launch("column_finish", kernel, column_blocks, 128, stream, to, partials, blocks, columns, add);
+        launch("column_finish", kernel, (columns + 31) / 32, 256, stream, to, partials, blocks, columns, add);
     };
-    if (x.dtype == DType::f32) sum(bundled_column_partials_f32, static_cast<const float*>(x.data));
-#define THUNDER_COLUMNS(T) \
-    if (x.dtype == DType::T) sum(bundled_column_partials_##T, static_cast<const T*>(x.data));
+    if (x.dtype == DType::f32)
+        sum(bundled_column_partials_f32, bundled_column_partials_f32_vector, static_cast<const float*>(x.data));
+#define THUNDER_COLUMNS(T)   \
+    if (x.dtype == DType::T) \
+        sum(bundled_column_partials_##T, bundled_column_partials_##T##_vector, static_cast<const T*>(x.data));
     THUNDER_NARROW_TYPES(THUNDER_COLUMNS)
 #undef THUNDER_COLUMNS
     if (sums.dtype == DType::f32) finish(bundled_column_finish_f32, static_cast<float*>(sums.data));

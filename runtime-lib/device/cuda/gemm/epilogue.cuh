@@ -106,42 +106,71 @@ THUNDER_NARROW_TYPES(BUNDLED_CONVERT)
 #undef BUNDLED_CONVERT
 
 // Sums of columns in two steps: blocks of 128 columns and of `block_rows` rows give partials (blocks of rows, columns),
-// which are added in order. How many there are follows from the number of rows alone.
-template <typename T>
+// which are added in order. How many there are follows from the number of rows alone. In a block each thread has V
+// adjacent columns of every (V)th row: accesses of 16 bytes, and V rows under way at once.
+template <int V, typename T>
 THUNDER_FUNCTION void column_partials(Global<float> partials, Global<const T> x, std::int64_t rows,
                                       std::int64_t columns, std::int64_t ld_x, std::int64_t block_rows) {
+    constexpr int across = 128 / V;
+    THUNDER_SHARED(float, totals, 128 * V);
     const std::int64_t column_blocks = (columns + 127) / 128;
     const std::int64_t block = block_index() / column_blocks;
-    const std::int64_t j = block_index() % column_blocks * 128 + thread_index();
-    if (j >= columns) return;
+    const int column = thread_index() % across * V, first = thread_index() / across;
+    const std::int64_t j = block_index() % column_blocks * 128 + column;
     const std::int64_t end = block * block_rows + block_rows < rows ? block * block_rows + block_rows : rows;
-    float sum = 0;
-    for (std::int64_t i = block * block_rows; i < end; ++i) sum += wide(x[i * ld_x + j]);
-    partials[block * columns + j] = sum;
+    Vec<float, V> sum{};
+    if (j < columns) {
+        for (std::int64_t i = block * block_rows + first; i < end; i += V) {
+            const Vec<T, V> read = load<V>(x + (i * ld_x + j));
+            THUNDER_UNROLL
+            for (int k = 0; k < V; ++k) sum[k] += wide(read[k]);
+        }
+    }
+    THUNDER_UNROLL
+    for (int k = 0; k < V; ++k) totals[first * 128 + column + k] = sum[k];
+    barrier();
+    const std::int64_t own = block_index() % column_blocks * 128 + thread_index();
+    if (own >= columns) return;
+    float total = totals[thread_index()];
+    THUNDER_UNROLL
+    for (int r = 1; r < V; ++r) total += totals[r * 128 + thread_index()];
+    partials[block * columns + own] = total;
 }
 
+// A block for 32 columns: each of its eight warps adds every eighth partial sum.
 template <typename T>
 THUNDER_FUNCTION void column_finish(Global<T> sums, Global<const float> partials, std::int64_t blocks,
                                     std::int64_t columns, bool add) {
-    const std::int64_t j = global_index<128>();
-    if (j >= columns) return;
+    THUNDER_SHARED(float, totals, 256);
+    const std::int64_t j = std::int64_t{block_index()} * 32 + lane();
     float sum = 0;
-    for (std::int64_t b = 0; b < blocks; ++b) sum += partials[b * columns + j];
+    if (j < columns) {
+        for (std::int64_t b = warp(); b < blocks; b += 8) sum += partials[b * columns + j];
+    }
+    totals[thread_index()] = sum;
+    barrier();
+    if (warp() != 0 || j >= columns) return;
+    THUNDER_UNROLL
+    for (int w = 1; w < 8; ++w) sum += totals[w * 32 + lane()];
     sums[j] = narrow<T>(add ? wide(sums[j]) + sum : sum);
 }
 
+#define BUNDLED_COLUMN_PARTIALS(name, V, T)                                                                     \
+    THUNDER_KERNEL(128)                                                                                         \
+    name(Global<float> partials, Global<const T> x, std::int64_t rows, std::int64_t columns, std::int64_t ld_x, \
+         std::int64_t block_rows) {                                                                             \
+        column_partials<V>(partials, x, rows, columns, ld_x, block_rows);                                       \
+    }
 #define BUNDLED_COLUMNS(T)                                                                                             \
-    THUNDER_KERNEL(128)                                                                                                \
-    bundled_column_partials_##T(Global<float> partials, Global<const T> x, std::int64_t rows, std::int64_t columns,    \
-                                std::int64_t ld_x, std::int64_t block_rows) {                                          \
-        column_partials(partials, x, rows, columns, ld_x, block_rows);                                                 \
-    }                                                                                                                  \
-    THUNDER_KERNEL(128)                                                                                                \
+    BUNDLED_COLUMN_PARTIALS(bundled_column_partials_##T, 1, T)                                                         \
+    BUNDLED_COLUMN_PARTIALS(bundled_column_partials_##T##_vector, 16 / static_cast<int>(sizeof(T)), T)                 \
+    THUNDER_KERNEL(256)                                                                                                \
     bundled_column_finish_##T(Global<T> sums, Global<const float> partials, std::int64_t blocks, std::int64_t columns, \
                               bool add) {                                                                              \
         column_finish(sums, partials, blocks, columns, add);                                                           \
     }
 THUNDER_FLOAT_TYPES(BUNDLED_COLUMNS)
 #undef BUNDLED_COLUMNS
+#undef BUNDLED_COLUMN_PARTIALS
 
 }  // namespace thunder::bundled
