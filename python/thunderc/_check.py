@@ -13,8 +13,8 @@ from typing import Any, Callable, Mapping, Sequence
 import torch
 import torch.nn.functional as F
 
-from thunderc._example import distinct, parameters_of
-from thunderc._export import trained
+from thunderc._example import distinct, parameters_of, plain, tensors_of
+from thunderc._export import distance, trained
 from thunderc._weights import model_tensors, names_in
 
 _TYPES = {"f32": torch.float32, "i64": torch.int64, "i32": torch.int32, "bool": torch.bool}
@@ -27,7 +27,7 @@ _OPTIMIZERS: dict[str, tuple[list[str], Callable[[Any], torch.optim.Optimizer]]]
 # Relative: of the loss at the first step and ten times that at the last; of each gradient's norm; of each update's norm, in which
 # Adam makes much of little. In narrow types a thousand times as much.
 _LOSS, _GRADIENT, _UPDATE, _NARROW = 1e-5, 1e-4, 1e-3, 1e3
-_NOISE = 1e-6  # of the norm of all gradients: below, it is rounding
+_NOISE = 1e-6  # of the norm of all gradients, and of the largest element of one: below, it is rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,27 +48,41 @@ class Check:
         return "\n".join(lines + [f"{len(over)} of {len(self.rows)} differ" if over else f"the same, all {len(self.rows)}; the widest is above"])
 
 
-def _random_batch(inputs: Sequence[Mapping[str, Any]], generator: torch.Generator) -> dict[str, torch.Tensor]:
-    """Numbers that each input takes: masks are ones, positions in order."""
-    batch = {}
-    for of in inputs:
-        shape, dtype = of["shape"], _TYPES[of["type"]]
-        if of["name"].endswith("mask") or dtype == torch.bool:
-            batch[of["name"]] = torch.ones(shape, dtype=dtype)
-        elif dtype.is_floating_point:
-            batch[of["name"]] = torch.randn(shape, generator=generator)
-        elif of.get("source") == "positions":
-            batch[of["name"]] = torch.arange(shape[-1]).expand(shape).clone()
+def _random(of: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
+    """Numbers that an input takes: masks are ones, positions in order."""
+    shape, dtype = of["shape"], _TYPES[of["type"]]
+    if of["name"].endswith("mask") or dtype == torch.bool:
+        return torch.ones(shape, dtype=dtype)
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator)
+    if of.get("source") == "positions":
+        return torch.arange(shape[-1]).expand(shape).clone()
+    return torch.randint(0, of.get("entries", 2), shape, generator=generator).to(dtype)
+
+
+def _arguments(model: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """What forward() takes of the tensors of a batch, and the others: pair_0 and pair_1 are a tuple, batch_image is of a dictionary."""
+    parameters = inspect.signature(model.forward).parameters
+    anything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    names = {plain(name): name for name in parameters}
+    out, rest = dict[str, Any](), dict[str, torch.Tensor]()
+    for name, tensor in batch.items():
+        within = next((of for of in names if name.startswith(of + "_") and of not in batch), None)
+        if name in names or (anything and within is None):
+            out[names.get(name, name)] = tensor
+        elif within is not None:
+            out.setdefault(names[within], {})[name[len(within) + 1:]] = tensor
         else:
-            batch[of["name"]] = torch.randint(0, of.get("entries", 2), shape, generator=generator).to(dtype)
-    return batch
+            rest[name] = tensor
+    return {name: tuple(of.values()) if isinstance(of, dict) and "0" in of else of for name, of in out.items()}, rest
 
 
 def _loss(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], added: set[str], loss: Callable[..., Any] | None) -> torch.Tensor:
-    names, anything = parameters_of(model.forward), any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
-    of_model = {name: value for name, value in batch.items() if name not in added and (name in names or anything)}
-    rest = {name: value for name, value in batch.items() if name not in of_model}
-    result: Any = model(**of_model, **({"use_cache": False} if "use_cache" in names else {}))
+    of_model, rest = _arguments(model, {name: tensor for name, tensor in batch.items() if name not in added})
+    rest |= {name: tensor for name, tensor in batch.items() if name in added}
+    if "use_cache" in parameters_of(model.forward):
+        of_model["use_cache"] = False
+    result: Any = model(**of_model)
     if loss is not None:
         return loss(result, **rest)  # type: ignore[no-any-return]
     own = result if isinstance(result, torch.Tensor) and result.dim() == 0 else getattr(result, "loss", None)
@@ -105,16 +119,18 @@ def check(model: torch.nn.Module, program_folder: str | os.PathLike[str], *, los
         _run("cmake", "-S", str(folder), "-B", str(folder / "build"), *cmake)
         _run("cmake", "--build", str(folder / "build"))
     flags, optimizer_of = _OPTIMIZERS[about["optimizer"]]
-    inputs, generator = about.get("inputs", []), torch.Generator().manual_seed(0)
-    fed = [distinct(batch) for batch in batches or [_random_batch(inputs, generator) for _ in range(steps)]]
-    added = {of["name"] for of in inputs if of.get("added")}
+    generator = torch.Generator().manual_seed(0)
+    inputs = {plain(of["name"]): of for of in about.get("inputs", [])}
+    fed = [tensors_of(distinct(batch)) for batch in batches or [{name: _random(of, generator) for name, of in inputs.items()} for _ in range(steps)]]
+    added = {name for name, of in inputs.items() if of.get("added")}
     model = copy.deepcopy(model)
     own = model_tensors(model)
     before = {name: own[name].detach().clone() for name in model.state_dict() if not name.endswith("num_batches_tracked")}
     with tempfile.TemporaryDirectory() as work:
         at = {name: str(Path(work) / name) for name in ("init", "feed", "log", "gradients", "after")}
         save_file(before, at["init"])
-        save_file({f"{name}_{k}": tensor.contiguous() for k, batch in enumerate(fed) for name, tensor in batch.items()}, at["feed"])
+        save_file({f"{inputs[name]['name'] if name in inputs else name}_{k}": tensor.contiguous() for k, batch in enumerate(fed)
+                   for name, tensor in batch.items()}, at["feed"])
         _run(str(folder / "build" / "train"), "--init", at["init"], "--feed", at["feed"], "--log", at["log"], "--dump-gradients",
              at["gradients"], "--save", at["after"], "--steps", str(steps), "--lr", "1e-3", "--schedule", "constant", "--warmup", "0",
              "--grad-clip", "0", "--quiet", *flags)
@@ -133,14 +149,16 @@ def check(model: torch.nn.Module, program_folder: str | os.PathLike[str], *, los
     scale = 1.0 if about["dtype"] == "f32" else _NARROW
     rows = [(f"loss of step {k}", abs(a - b) / max(abs(a), 1e-12), scale * _LOSS * 10 ** (k / max(steps - 1, 1)))
             for k, (a, b) in enumerate(losses)]
+    largest = max([float(g.abs().max()) for g in wanted.values()], default=0.0)
     least = _NOISE * sum(float(g.norm()) ** 2 for g in wanted.values()) ** 0.5
     for name, to in sorted(names_in(own, gradients).items()):
         reference = wanted.get(to, torch.zeros_like(gradients[name]).double())
-        rows.append((f"gradient of {to}", float((gradients[name] - reference).norm()) / max(float(reference.norm()), least), scale * _GRADIENT))
+        rows.append((f"gradient of {to}", distance(gradients[name], reference, least), scale * _GRADIENT))
     for name, to in sorted(names_in(own, after).items()):
-        if to in wanted and float(wanted[to].norm()) > least:
+        if to in wanted:  # of the elements of which the gradient is more than rounding, or none on both sides
+            clear = (wanted[to].abs() > _NOISE * largest) | ((wanted[to] == 0) & (gradients[name] == 0))
             end, moved = own[to].detach().double(), float((own[to].detach().double() - before[to]).norm())
-            rows.append((f"update of {to}", float((after[name] - end).norm()) / max(moved, 1e-30), scale * _UPDATE))
+            rows.append((f"update of {to}", float(((after[name] - end) * clear).norm()) / max(moved, 1e-30), scale * _UPDATE))
     result = Check(rows, losses)
     print(result)
     return result

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs by their names, and which of their dimensions may be of any size."""
+import dataclasses
 import inspect
+import re
 from typing import Any, Callable, Mapping
 
 import torch
+from torch.utils import _pytree as pytree
 
 
 def parameters_of(function: Callable[..., Any], required: bool = False) -> list[str]:
@@ -27,27 +30,52 @@ def by_name(model: torch.nn.Module, example: Any, loss: Callable[..., Any] | Non
     return {name: value for name, value in example.items() if name not in rest}, rest
 
 
-def distinct(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Each tensor with memory of its own: of one that is given twice (ids that are labels as well) the export makes one input."""
-    seen: set[int] = set()
-    out = dict(inputs)
-    for name, value in tensors_of(inputs).items():
-        out[name] = value.clone() if value.data_ptr() in seen else value
-        seen.add(value.data_ptr())
-    return out
+def plain(name: str) -> str:
+    """As torch.export spells it in a graph; TorchScript has pair.0 for pair_0."""
+    return re.sub(r"\W", "_", name).lower()
 
 
 def tensors_of(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    return {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    """Those within tuples and dictionaries too: pair_0, batch_image."""
+    return {plain("_".join(pytree.keystr((key,)).strip("[].'") for key in path)): value
+            for path, value in pytree.tree_flatten_with_path(dict(inputs))[0] if isinstance(value, torch.Tensor)}
+
+
+def register(value: Any) -> None:
+    """Named tuples and dataclasses in what a model gives: torch.export.save writes those alone of which it was told a name, and of
+    named tuples nothing else: then the fields stand in it."""
+    kind, fields = type(value), getattr(value, "_fields", None)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if kind not in pytree.SUPPORTED_SERIALIZED_TYPES:
+        if fields and isinstance(value, tuple):
+            pytree._register_namedtuple(kind, serialized_type_name=f"{name}({', '.join(fields)})")
+        elif dataclasses.is_dataclass(value):
+            torch.export.register_dataclass(kind, serialized_type_name=name)
+    if not isinstance(value, torch.Tensor):
+        for part in pytree.tree_flatten(value, is_leaf=lambda of: of is not value)[0]:
+            if part is not value:
+                register(part)
+
+
+def distinct(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Each tensor with memory of its own: of one that is given twice (ids that are labels as well) the export makes one input."""
+    seen: set[int] = set()
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:
+        twice = tensor.data_ptr() in seen
+        seen.add(tensor.data_ptr())
+        return tensor.clone() if twice else tensor
+
+    out: dict[str, Any] = pytree.tree_map_only(torch.Tensor, own, dict(inputs))
+    return out
 
 
 def with_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """With at least two rows: the exporter takes a size of 1 for a fixed one."""
-    rows = {value.shape[0] for value in tensors_of(inputs).values() if value.dim() > 0}
-    if rows != {1}:
+    if {value.shape[0] for value in tensors_of(inputs).values() if value.dim() > 0} != {1}:
         return dict(inputs)
-    return {name: value.repeat(2, *[1] * (value.dim() - 1)) if isinstance(value, torch.Tensor) and value.dim() > 0 else value
-            for name, value in inputs.items()}
+    out: dict[str, Any] = pytree.tree_map_only(torch.Tensor, lambda t: t.repeat(2, *[1] * (t.dim() - 1)) if t.dim() > 0 else t, dict(inputs))
+    return out
 
 
 def dynamic_shapes(inputs: Mapping[str, Any]) -> dict[str, dict[int, str]]:
@@ -66,12 +94,11 @@ def dynamic_shapes(inputs: Mapping[str, Any]) -> dict[str, dict[int, str]]:
     return out
 
 
-def torch_dims(shapes: Mapping[str, Mapping[int, str]], inputs: Mapping[str, Any], longest: int | None) -> dict[str, Any]:
-    """As torch.export takes them: an entry for each input, None for what is no tensor."""
-    dims: dict[str, Any] = {}
-    for of in shapes.values():
-        for name in of.values():
-            limit = {"max": longest} if name.startswith("seq") and longest and longest > 2 else {}
-            dims.setdefault(name, torch.export.Dim(name, **limit))
-    return {name: {axis: dims[dim] for axis, dim in shapes.get(name, {}).items()} if isinstance(value, torch.Tensor) else None
-            for name, value in inputs.items()}
+def torch_dims(shapes: Mapping[str, Mapping[int, str]], module: torch.nn.Module, inputs: dict[str, Any], longest: int | None) -> Any:
+    """As torch.export takes them."""
+    limits = {"max": longest} if longest and longest > 2 else {}
+    dims = {dim: torch.export.Dim(dim, **(limits if dim.startswith("seq") else {})) for of in shapes.values() for dim in of.values()}
+    out: Any = torch.export.ShapesCollection()  # type: ignore[no-untyped-call]
+    for name, tensor in tensors_of(inputs).items():
+        out[tensor] = {axis: dims[dim] for axis, dim in shapes[name].items()}
+    return out.dynamic_shapes(module, (), inputs)

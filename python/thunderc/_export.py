@@ -12,16 +12,14 @@ import shutil
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 import torch
 
 from thunderc import _example
 from thunderc._flex import plain_attention
 
-# What a checkpoint has beside weights.
-_BESIDE = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt",
-           "merges.txt", "special_tokens_map.json", "added_tokens.json", "spiece.model", "preprocessor_config.json", "chat_template.jinja")
+_BESIDE = (".json", ".txt", ".model", ".jinja")  # of what a checkpoint has beside weights: configuration, tokenizer
 _NOT_THE_AUTHORS = re.compile(r"[/\\](torch|thunderc)[/\\]|<frozen|(contextlib|functools)\.py")
 # Of a tensor's norm: both sides compute the same operators in the same order, in the type's own precision.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
@@ -80,48 +78,43 @@ def trained(model: torch.nn.Module, mode: str, notes: list[str]) -> Iterator[Non
 def _silence() -> Iterator[None]:
     """What torch prints of an attempt that fails is said in one sentence instead."""
     disabled, nowhere = logging.root.manager.disable, io.StringIO()
-    logging.disable(logging.CRITICAL)
     with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
         try:
             yield
         finally:
             logging.disable(disabled)
 
 
-def _place(error: BaseException) -> str:
-    """The innermost line that is the author's: of the traceback, or of the code that torch says it was tracing."""
+def _said(error: BaseException) -> tuple[str, str]:
+    """What is wrong, with the innermost line that is the author's (of the traceback, or of the code that torch says it was tracing),
+    and what to do."""
+    text, place = str(error), ""
     frames = [(f.filename, str(f.lineno)) for f in traceback.extract_tb(error.__traceback__)]
-    frames += re.findall(r'File "([^"]+)", line (\d+)', str(error))
-    for file, line in reversed(frames):
+    for file, line in frames + re.findall(r'File "([^"]+)", line (\d+)', text):
         if not _NOT_THE_AUTHORS.search(file):
-            return f"\n  {file}:{line}: {linecache.getline(file, int(line)).strip()}"
-    return ""
-
-
-def _reason(error: BaseException) -> tuple[str, str]:
-    """What is wrong, and what to do."""
-    text = str(error)
+            place = f"\n  {file}:{line}: {linecache.getline(file, int(line)).strip()}"
     if "GuardOnDataDependent" in type(error).__name__ or "data-dependent" in text:
-        return ("what is computed here depends on a tensor's numbers",
+        return (f"what is computed here depends on a tensor's numbers{place}",
                 "choose with torch.where instead of `if`, keep sizes known, or move the decision out of forward()")
-    lines = [line.strip(" -") for line in text.splitlines() if line.strip()] or [""]
+    lines = [line.strip(" -") for line in text.splitlines() if line.strip(" -")] or [""]
     if "Suggested fixes" in text:
-        return next((line for line in lines[1:] if line), lines[0]), "dynamic=False exports the sizes of the example"
-    return f"{type(error).__name__}: {lines[0]}", "torch.export has to be able to trace the model with these inputs"
+        return f"{lines[min(1, len(lines) - 1)]}{place}", "dynamic=False exports the sizes of the example"
+    return f"{type(error).__name__}: {lines[0]}{place}", "torch.export has to be able to trace the model with these inputs"
 
 
 def _traced(module: torch.nn.Module, inputs: dict[str, Any], shapes: Any) -> torch.export.ExportedProgram:
-    """With the ranges of sizes that torch suggests, where it finds that not all of them can be."""
+    """With the ranges and multiples of sizes that torch suggests, where it finds that not all of them can be."""
     try:
         return torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
     except torch._dynamo.exc.UserError as error:
-        fixes = re.findall(r"(\w+) = Dim\('\w+'((?:, (?:min|max)=\d+)+)\)", str(error))
-        better = {name: torch.export.Dim(name, **{k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", of)}) for name, of in fixes}
-        if not better:
+        said, _, _ = str(error).partition("\n\nThe error above")
+        fixes = said.partition("Suggested fixes:")[2]
+        if not fixes or re.search(r"^\s*\w+ = \d+$", fixes, re.MULTILINE):  # one size alone
             raise
-        shapes = {name: {axis: better.get(dim.__name__, dim) for axis, dim in (of or {}).items()} or None for name, of in shapes.items()}
-        return torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
+        better = torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes(said, shapes)
+        return torch.export.export(module, (), inputs, dynamic_shapes=better, strict=False)
 
 
 def _program(module: torch.nn.Module, inputs: dict[str, Any], dynamic: Any, longest: int | None, notes: list[str]
@@ -133,27 +126,35 @@ def _program(module: torch.nn.Module, inputs: dict[str, Any], dynamic: Any, long
     none: dict[str, dict[int, str]] = {name: {} for name in wanted}
     failed: list[Exception] = []
     for choice in [wanted] + [c for c, before in ((batch, wanted), (none, batch)) if c != before]:
-        shapes = _example.torch_dims(choice, rows, longest) if dynamic is True else dynamic or None
+        example = rows if any(choice.values()) else inputs
         try:
             with _silence():
-                program = _traced(module, rows if any(choice.values()) else inputs, shapes)
+                shapes = _example.torch_dims(choice, module, example, longest) if dynamic is True else dynamic or None
+                program = _traced(module, example, shapes)
         except Exception as error:  # torch raises many kinds, some of them private
             failed.append(error)
             continue
         if failed:
             fixed = sorted({dim for name, dims in wanted.items() for axis, dim in dims.items() if axis not in choice[name]})
-            notes.append(f"{' and '.join(fixed)} fixed at the example's size: {_reason(failed[-1])[0]}{_place(failed[-1])}")
+            notes.append(f"{' and '.join(fixed)} fixed at the example's size: {_said(failed[-1])[0]}")
         return program, choice
-    reason, remedy = _reason(failed[-1])
-    raise ExportError(f"the model cannot be exported: {reason}{_place(failed[-1])}\nhelp: {remedy}") from failed[-1]
+    reason, remedy = _said(failed[-1])
+    raise ExportError(f"the model cannot be exported: {reason}\nhelp: {remedy}") from failed[-1]
 
 
-def _step(module: torch.nn.Module, inputs: Mapping[str, Any]) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+class _Step(NamedTuple):
     """Results, and gradients of a sum of them in which each element has a weight of its own."""
+    results: list[torch.Tensor]
+    gradients: dict[str, torch.Tensor]
+
+
+def _step(module: torch.nn.Module, inputs: Mapping[str, Any]) -> _Step:
     buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        results = [r for r in torch.utils._pytree.tree_leaves(module(**inputs)) if isinstance(r, torch.Tensor)]
+        result = module(**inputs)
+    _example.register(result)
+    results = [r for r in torch.utils._pytree.tree_leaves(result) if isinstance(r, torch.Tensor)]
     own = {name: p for name, p in module.named_parameters() if p.requires_grad}
     total = torch.zeros((), dtype=torch.float64)
     for result in results:
@@ -163,10 +164,10 @@ def _step(module: torch.nn.Module, inputs: Mapping[str, Any]) -> tuple[list[torc
     with torch.no_grad():
         for buffer, before in buffers:
             buffer.copy_(before)
-    return results, {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(own.items(), gradients)}
+    return _Step(results, {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(own.items(), gradients)})
 
 
-def _distance(found: torch.Tensor, wanted: torch.Tensor, least: float = 1e-12) -> float:
+def distance(found: torch.Tensor, wanted: torch.Tensor, least: float = 1e-12) -> float:
     """Relative to the norm of what is wanted; infinite and missing numbers stand at the same places."""
     if found.shape != wanted.shape or not torch.equal(torch.isfinite(found), torch.isfinite(wanted)):
         return float("inf")
@@ -175,24 +176,21 @@ def _distance(found: torch.Tensor, wanted: torch.Tensor, least: float = 1e-12) -
     return float((a - b).norm()) / max(float(b.norm()), least)
 
 
-def _compare(model: torch.nn.Module, program: torch.export.ExportedProgram, inputs: Mapping[str, Any]) -> float:
+def _compare(model: _Step, graph: _Step) -> float:
     """The largest relative difference between graph and model; an error where it is more than rounding."""
-    wanted, wanted_gradients = _step(model, inputs)
-    found, gradients = _step(program.module(), inputs)
-    tolerance = max([_TOLERANCE.get(r.dtype, 0.0) for r in wanted], default=0.0)
-    differences = [_distance(a, b) for a, b in zip(found, wanted)] + [float("inf")] * abs(len(found) - len(wanted))
+    tolerance = max([_TOLERANCE.get(r.dtype, 0.0) for r in model.results], default=0.0)
+    differences = [distance(a, b) for a, b in zip(graph.results, model.results)] + [float("inf")] * abs(len(graph.results) - len(model.results))
     for k, difference in enumerate(differences):
         if difference > tolerance:
             raise ExportError(f"the exported graph computes something else than the model: result {k} differs by {difference:.1e}\n"
                               "help: forward() may depend on what is no input (random numbers, a clock, what an earlier call left)")
     # A gradient of rounding alone (a bias in front of a softmax) is held against the whole.
-    whole = sum(float(g.double().norm()) ** 2 for g in wanted_gradients.values()) ** 0.5
-    for name, gradient in wanted_gradients.items():
-        difference = _distance(gradients[name], gradient, max(1e-3 * whole, 1e-12)) if name in gradients else float("inf")
-        if difference > 10 * tolerance:
-            raise ExportError(f"the gradient of {name} is another in the exported graph, by {difference:.1e} of its norm\n"
+    least = max(1e-3 * sum(float(g.double().norm()) ** 2 for g in model.gradients.values()) ** 0.5, 1e-12)
+    for name, gradient in model.gradients.items():
+        differences.append(distance(graph.gradients[name], gradient, least) if name in graph.gradients else float("inf"))
+        if differences[-1] > 10 * tolerance:
+            raise ExportError(f"the gradient of {name} is another in the exported graph, by {differences[-1]:.1e} of its norm\n"
                               "help: an export keeps neither hooks nor the backward of an autograd.Function: write it into forward()")
-        differences.append(difference)
     return max(differences, default=0.0)
 
 
@@ -202,7 +200,7 @@ def _copy_beside(model: torch.nn.Module, path: Path, source: str | os.PathLike[s
     folder, config = path.with_suffix(""), getattr(model, "config", None)
     if source and folder.resolve() == Path(source).resolve():
         folder = folder.with_name(folder.name + "-trained")
-    files = [Path(source) / name for name in _BESIDE if (Path(source) / name).is_file()] if source else []
+    files = [f for f in Path(source).iterdir() if f.suffix in _BESIDE and not f.name.endswith(".index.json")] if source else []
     saved: list[Any] = [of for of in (None if files else config, tokenizer) if hasattr(of, "save_pretrained")]
     if files or saved:
         folder.mkdir(parents=True, exist_ok=True)
@@ -235,13 +233,15 @@ def export(model: torch.nn.Module, example_inputs: Any, path: str | os.PathLike[
     config = getattr(model, "config", None)
     longest = next((n for key in ("max_position_embeddings", "n_positions") if isinstance(n := getattr(config, key, None), int)), None)
     with trained(model, mode, notes), plain_attention():
+        step = _step(module, inputs)
         program, dims = _program(module, inputs, dynamic, longest, notes)
-        difference = _compare(module, program, inputs)
+        difference = _compare(step, _step(program.module(), inputs))
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.export.save(program, path)
     folder = _copy_beside(model, path, source, tokenizer)
     if folder is not None:
         notes.append(f"configuration in {folder}/: after training with --save {folder}/model.safetensors it is a model to load")
-    sizes = {dim: inputs[name].shape[axis] for name, of in dims.items() for axis, dim in of.items()}
+    tensors = _example.tensors_of(inputs)
+    sizes = {dim: tensors[name].shape[axis] for name, of in dims.items() for axis, dim in of.items()}
     flags = [f" --{dim} {size}" if dim in ("batch", "seq") else f" --dim {dim}={size}" for dim, size in sizes.items()]
     return Exported(path, program, dims, difference, notes, f"thunderc train {path}{''.join(flags)} -o {path.stem}-train/")

@@ -1,12 +1,70 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m thunderc.export`. Imported, `thunderc.export` is the function, whichever way it is spelled."""
+"""python -m thunderc.export FOLDER -o llama.pt2: a model of a Hugging Face folder, out of Python. Imported, `thunderc.export` is the
+function, whichever way it is spelled."""
+import argparse
 import sys
+from pathlib import Path
+from typing import Any, Sequence
+
+import torch
+
+from thunderc._export import ExportError, export
+
+# What the ends of Hugging Face's class names say of labels: one for each token, one for each row.
+_BY_TOKEN = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForTokenClassification", "ForConditionalGeneration", "ForPreTraining")
+_BY_ROW = ("ForSequenceClassification", "ForImageClassification")
+
+
+def example_of(model: Any, batch: int, seq: int, logits: bool) -> dict[str, torch.Tensor]:
+    """Inputs of the model's kind, with labels where it has a loss of its own."""
+    config, kind, main = model.config, type(model).__name__, getattr(model, "main_input_name", "input_ids")
+    if main == "input_ids":
+        out = {main: torch.randint(0, config.get_text_config().vocab_size, (batch, seq))}
+    elif main == "pixel_values":
+        size = config.image_size
+        out = {main: torch.randn(batch, config.num_channels, *(size if isinstance(size, (list, tuple)) else (size, size)))}
+    else:
+        raise ExportError(f"what {kind} takes as {main} is not known here\nhelp: call thunderc.export in Python, which takes any inputs")
+    if not logits and kind.endswith(_BY_TOKEN) and main == "input_ids":
+        classes = config.num_labels if kind.endswith("TokenClassification") else config.get_text_config().vocab_size
+        out["labels"] = torch.randint(0, classes, (batch, seq))
+    elif not logits and kind.endswith(_BY_ROW):
+        out["labels"] = torch.randint(0, config.num_labels, (batch,))
+    return out
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    import transformers
+
+    parser = argparse.ArgumentParser(prog="python -m thunderc.export", description="Writes the model of a Hugging Face folder as a .pt2 file "
+                                     "that `thunderc train` reads, and holds it against the model.")
+    parser.add_argument("folder", type=Path, help="config.json, weights and tokenizer, as save_pretrained() writes them")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.pt2")
+    parser.add_argument("--logits", action="store_true", help="end in logits, to which thunderc adds a loss, instead of the model's own loss")
+    parser.add_argument("--eval", action="store_true", help="in eval() mode: no dropout")
+    parser.add_argument("--static", action="store_true", help="with the sizes of --batch and --seq alone")
+    for name, default in (("batch", 2), ("seq", 16)):
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"size of the example (default: {default})")
+    given = parser.parse_args(arguments)
+    if not (given.folder / "config.json").is_file():
+        parser.error(f"{given.folder} has no config.json")
+    try:
+        architecture = next(iter(transformers.AutoConfig.from_pretrained(given.folder).architectures or []), "")
+        if not hasattr(transformers, architecture):
+            raise ExportError(f"{given.folder}/config.json names no class of transformers: {architecture or 'none'}\n"
+                              "help: load the model in Python, and give it to thunderc.export")
+        model = getattr(transformers, architecture).from_pretrained(given.folder)
+        made = export(model, example_of(model, given.batch, given.seq, given.logits), given.output, dynamic=not given.static,
+                      mode="eval" if given.eval else "train", source=given.folder)
+    except ExportError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    said = [*(f"note: {note}" for note in made.notes), f"{made.path}: results and gradients are the model's, to {made.difference:.1e}"]
+    print("\n".join([*said, f"next: {made.command}"]))
+    return 0
+
 
 if __name__ == "__main__":
-    from thunderc._command import main
-
     sys.exit(main())
-
-from thunderc._export import export
 
 sys.modules[__name__] = export  # type: ignore[assignment]

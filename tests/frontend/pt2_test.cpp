@@ -11,6 +11,8 @@ namespace thunderc {
 namespace pt2_test {
 
 using pt2_frontend::evaluate;
+using pt2_frontend::Linear;
+using pt2_frontend::linear_form;
 using pt2_frontend::symbol_of;
 
 CompileOptions of(std::int64_t batch, std::int64_t seq = 0) {
@@ -148,6 +150,17 @@ TEST(Pt2, OutputsAreCalledAsForwardReturnsThem) {
     EXPECT_EQ(names_for(R"([1, {"type": "builtins.tuple", "context": "null", "children_spec": [)" + leaf + "]}]"),
               Names{"linear_2"});
     EXPECT_EQ(names_for("no tree"), Names{"linear_2"});
+    // A data class, with a field that is None; a named tuple of the file itself, and of thunderc.export.
+    EXPECT_EQ(names_for(R"([1, {"type": "some.Data", "context": "[[\"scores\"], [\"loss\"]]", "children_spec": [)" +
+                        leaf + "]}]"),
+              Names{"scores"});
+    const auto named_tuple = [&](const std::string& context) {
+        return names_for(R"([1, {"type": "collections.namedtuple", "context": ")" + context +
+                         R"(", "children_spec": [)" + leaf + "]}]");
+    };
+    EXPECT_EQ(named_tuple("some.Pair(scores)"), Names{"scores"});
+    for (const char* other : {"some.Pair", "some.Pair(", "some.Pair()", "some.Pair(a, b)", "(,"})
+        EXPECT_EQ(named_tuple(other), Names{"linear_2"}) << other;
 }
 
 // Fake tensors have no bytes, and all name one entry: no tie is made of that.
@@ -310,6 +323,34 @@ TEST(Pt2, GuardsOfTheExport) {
               "no error");
 }
 
+// A batch that the author asked to be even, or one more than something.
+TEST(Pt2, DimensionsThatFollowFromWhatIsNone) {
+    const auto with = [](const std::string& expression, std::int64_t batch) {
+        Entries entries = entries_of(fixture("mlp/ep_dyn.loss.pt2"));
+        std::string& text = entries.at(model_entry);
+        const std::size_t at = text.find("Symbol('"), end = text.find(')', at) + 1;
+        const std::string symbol = text.substr(at, end - at), name = symbol.substr(8, symbol.find('\'', 8) - 8);
+        std::string changed = expression;
+        changed.replace(changed.find('s'), 1, symbol);
+        for (std::size_t next = text.find(symbol); next != std::string::npos;
+             next = text.find(symbol, next + changed.size()))
+            text.replace(next, symbol.size(), changed);
+        const TemporaryFile file("even.pt2");
+        write_zip(file.path(), entries);
+        CompileOptions options;
+        options.batch = batch;
+        const Module module = import_model(file.path(), options);
+        return to_string(module.main().type(module.main().arguments.front()).dims);
+    };
+    EXPECT_EQ(with("Mul(Integer(2), s)", 8), "8,12");
+    EXPECT_EQ(with("Add(Mul(Integer(3), s), Integer(1))", 7), "7,12");
+    const std::string error = error_of([&] { with("Mul(Integer(2), s)", 7); });
+    EXPECT_TRUE(error.starts_with(
+        "error: dimension 0 of the input x is 7, and the model was exported for others\n  expected: 2*s"))
+        << error;
+    EXPECT_NE(error.find("\n  found: 7\nhelp: choose another value for --batch"), std::string::npos) << error;
+}
+
 TEST(Pt2, ExpressionsOverSizes) {
     const std::map<std::string, std::int64_t> symbols = {{"s0", 7}, {"s77", 4}};
     EXPECT_EQ(evaluate("s77", symbols), 4);
@@ -329,6 +370,15 @@ TEST(Pt2, ExpressionsOverSizes) {
     EXPECT_EQ(symbol_of("s77"), "s77");
     for (const char* none : {"", "2*s77", "Symbol('s77') + Symbol('s1')", "12"})
         EXPECT_EQ(symbol_of(none), std::nullopt);
+    EXPECT_EQ(linear_form("Add(Mul(Integer(2), Symbol('s77', integer=True)), Integer(-1))").value().text(), "2*s77-1");
+    EXPECT_EQ(linear_form("s77 + 3*s77 + 1").value().text(), "4*s77+1");
+    EXPECT_EQ(linear_form("s77").value().text(), "s77");
+    for (const char* none : {"", "12", "s77*s77", "s77 + s1", "0 - s77", "s77//2", "Max(s77, 2)", "2*s77 +"})
+        EXPECT_EQ(linear_form(none), std::nullopt) << none;
+    const Linear odd{"s", 2, 1};
+    EXPECT_EQ(odd.solve(7), 3);
+    EXPECT_EQ(odd.solve(8), std::nullopt);
+    EXPECT_EQ(odd.solve(0), std::nullopt);
 }
 
 }  // namespace pt2_test

@@ -4,8 +4,9 @@
   THUNDERC=build/thunderc python tests/python/package_test.py [-k PATTERN]
 
 Exits with 77 where torch or safetensors is absent. Programs are built with the options of cmake in THUNDERC_CMAKE."""
-import os, shlex, subprocess, sys, tempfile, unittest
+import dataclasses, os, shlex, subprocess, sys, tempfile, unittest
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "python"))
 try:
@@ -67,6 +68,44 @@ class OwnBackward(Small):
 class FixedRows(Small):
     def forward(self, x):
         return self.first(x.reshape(2, 2, 4)).sum(1)
+
+
+class Parts(NamedTuple):
+    squares: torch.Tensor
+    scores: torch.Tensor
+
+
+@dataclasses.dataclass
+class Result:
+    loss: torch.Tensor
+    parts: Parts
+
+
+class Nested(nn.Module):
+    """Tensors within a tuple and a dictionary go in, and come out within a class and a named tuple; a name in capitals; sizes that
+    have to be even."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(3, 4), nn.Linear(5, 4)
+
+    def forward(self, Pair, batch, factor=2.0):
+        a, b = Pair
+        y = torch.tanh(self.left(a) + self.right(b)) * factor
+        y = y + batch["offset"].reshape(a.shape[0], -1, 2).sum((1, 2), keepdim=True)[..., 0]
+        squares = (y - batch["y"]) ** 2
+        return Result(squares.mean(), Parts(squares, y))
+
+
+class Attention(nn.Module):
+    """Biases of keys have no gradient but rounding, beside those of queries and values in the same tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.block = nn.Embedding(11, 8), nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True)
+
+    def forward(self, ids):
+        return self.block(self.table(ids)) @ self.table.weight.T
 
 
 class Flexible(nn.Module):
@@ -209,6 +248,25 @@ class Package(unittest.TestCase):
         self.assertEqual(list(_example.by_name(Small(), torch.zeros(1), None)[0]), ["x"])
         with self.assertRaisesRegex(TypeError, "2 example inputs are given; forward\\(\\) takes x"):
             _example.by_name(Small(), (torch.zeros(1), torch.zeros(1)), None)
+
+    def test_inputs_and_results_within_others(self):
+        model = Nested()
+        inputs = {"Pair": (torch.randn(6, 3), torch.randn(6, 5)), "batch": {"y": torch.randn(6, 4), "offset": torch.randint(0, 2, (6, 8))}}
+        made = thunderc.export(model, inputs, self.at / "nested.pt2")
+        self.assertEqual(made.dynamic, {"pair_0": {0: "batch"}, "pair_1": {0: "batch"}, "batch_y": {0: "batch"}, "batch_offset": {0: "batch", 1: "seq"}})
+        done = subprocess.run([THUNDERC, "inspect", made.path, "--batch", "6", "--seq", "7"], capture_output=True, text=True)
+        self.assertIn("dimension 1 of the input batch_offset is 7, and the model was exported for others", done.stderr)
+        program = self.compiled(made)
+        self.assertTrue(self.check(model, program, loss=lambda r: r.loss))
+        self.assertTrue(self.check(model, program, loss=lambda r: r.loss, batches=[inputs]))
+        done = subprocess.run([THUNDERC, "inspect", made.path, "--batch", "6", "--seq", "8", "--output", "parts.scores", "--loss", "mse"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_rounding_is_no_difference(self):
+        model = Attention()
+        program = self.compiled(thunderc.export(model, {"ids": torch.randint(0, 11, (3, 6))}, self.at / "attention.pt2"))
+        self.assertTrue(self.check(model, program))
 
     def test_a_program_trains_as_the_model(self):
         model = Words()

@@ -27,6 +27,7 @@ class Importer final : public aten::Importer {
     void refuse_changes() const;
     void import_inputs();
     void import_tensors();
+    std::string place_of(const std::string& symbol) const;
     void check_ranges(std::span<const ShapedInput> inputs) const;
     void import_outputs();
 

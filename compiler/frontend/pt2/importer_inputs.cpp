@@ -19,6 +19,9 @@ namespace {
 // Above what any tensor has.
 constexpr std::int64_t largest_size = std::int64_t{1} << 40;
 
+constexpr const char* range_help =
+    "choose another value for --batch, --seq or --dim, or export the model with a wider range";
+
 std::optional<aten::NamedTensor::Kind> kind_of(InputSpec::Kind kind) {
     switch (kind) {
         case InputSpec::Kind::parameter: return aten::NamedTensor::Kind::parameter;
@@ -65,6 +68,13 @@ void Importer::import_inputs() {
     std::vector<DeclaredInput> declared;
     std::vector<const TensorMeta*> metas;
     std::vector<std::tuple<std::size_t, std::size_t, std::string>> derived;  // input, dimension, expression
+    std::set<std::string> symbols;                                           // that are dimensions of inputs
+    for (const InputSpec& spec : program_->inputs)
+        if (const TensorMeta* of = spec.kind == InputSpec::Kind::input ? meta(spec.name) : nullptr)
+            for (const Size& size : of->sizes)
+                if (const std::optional<std::string> symbol = symbol_of(size.expression)) symbols.insert(*symbol);
+    // Of what is no dimension itself, the first that follows from it says what it is: 2*s77, bound as such.
+    std::map<std::string, Linear> follows;  // by symbol
     for (const InputSpec& spec : program_->inputs) {
         if (spec.kind == InputSpec::Kind::other)
             fail(fmt::format("an input of the model is {}, which is not supported", spec.target),
@@ -89,7 +99,11 @@ void Importer::import_inputs() {
         DeclaredInput& one = declared.emplace_back(DeclaredInput{spec.name, {}});
         metas.push_back(of);
         for (const Size& size : of->sizes) {
-            const std::optional<std::string> symbol = symbol_of(size.expression);
+            std::optional<std::string> symbol = symbol_of(size.expression);
+            const std::optional<Linear> linear = symbol ? std::nullopt : linear_form(size.expression);
+            if (linear && !symbols.contains(linear->symbol) &&
+                follows.try_emplace(linear->symbol, *linear).first->second.text() == linear->text())
+                symbol = linear->text();
             if (!size.expression.empty() && !symbol) {
                 derived.emplace_back(declared.size() - 1, one.shape.size(), size.expression);
                 one.shape.push_back({0, ""});
@@ -100,6 +114,19 @@ void Importer::import_inputs() {
     }
     BoundInputs bound = bind_inputs(declared, options_);
     symbols_ = bound.symbols;
+    for (const auto& [symbol, linear] : follows) {
+        const std::int64_t is = symbols_.at(linear.text());
+        const std::optional<std::int64_t> value = linear.solve(is);
+        if (!value) {
+            Diagnostic d;
+            d.message = fmt::format("{} is {}, and the model was exported for others", place_of(linear.text()), is);
+            d.expected = fmt::format("{}, for whole numbers {}", linear.text(), symbol);
+            d.actual = std::to_string(is);
+            d.help = range_help;
+            throw UsageError(std::move(d));
+        }
+        symbols_[symbol] = *value;
+    }
     for (const auto& [input, dimension, expression] : derived) {
         const std::optional<std::int64_t> value = evaluate(expression, symbols_);
         if (!value)
@@ -123,19 +150,20 @@ void Importer::import_inputs() {
     }
 }
 
-// Which sizes the model was exported for, by the author or by what the code asks. The file has no names of dimensions:
-// they are told by the inputs that have them.
-void Importer::check_ranges(std::span<const ShapedInput> inputs) const {
-    const auto place_of = [&](const std::string& symbol) {
-        for (const InputSpec& spec : program_->inputs) {
-            const TensorMeta* of = spec.kind == InputSpec::Kind::input ? meta(spec.name) : nullptr;
-            for (std::size_t d = 0; of != nullptr && d < of->sizes.size(); ++d)
-                if (symbol_of(of->sizes[d].expression) == symbol)
-                    return fmt::format("dimension {} of the input {}", d, spec.name);
+// The file has no names of dimensions: they are told by the inputs that have them.
+std::string Importer::place_of(const std::string& symbol) const {
+    for (const InputSpec& spec : program_->inputs) {
+        const TensorMeta* of = spec.kind == InputSpec::Kind::input ? meta(spec.name) : nullptr;
+        for (std::size_t d = 0; of != nullptr && d < of->sizes.size(); ++d) {
+            const std::optional<Linear> linear = linear_form(of->sizes[d].expression);
+            if (linear && linear->text() == symbol) return fmt::format("dimension {} of the input {}", d, spec.name);
         }
-        return fmt::format("the dimension {}", symbol);
-    };
-    const std::string help = "choose another value for --batch, --seq or --dim, or export the model with a wider range";
+    }
+    return fmt::format("the dimension {}", symbol);
+}
+
+// Which sizes the model was exported for, by the author or by what the code asks.
+void Importer::check_ranges(std::span<const ShapedInput> inputs) const {
     for (const auto& [symbol, value] : symbols_) {
         const auto range = program_->ranges.find(symbol);
         if (range == program_->ranges.end()) continue;
@@ -146,7 +174,7 @@ void Importer::check_ranges(std::span<const ShapedInput> inputs) const {
         d.expected = !most || *most >= largest_size ? fmt::format("{} or more", least.value_or(0))
                                                     : fmt::format("{} to {}", least.value_or(0), *most);
         d.actual = std::to_string(value);
-        d.help = help;
+        d.help = range_help;
         throw UsageError(std::move(d));
     }
     for (const std::string& code : program_->guards) {
@@ -162,7 +190,7 @@ void Importer::check_ranges(std::span<const ShapedInput> inputs) const {
         d.expected = aten::plain(guard.text);
         for (const ShapedInput& one : inputs)
             d.actual += fmt::format("{}{} [{}]", d.actual.empty() ? "" : ", ", one.name, to_string(one.dims));
-        d.help = help;
+        d.help = range_help;
         throw UsageError(std::move(d));
     }
 }

@@ -352,14 +352,24 @@ OutputSpec output_of(const json& spec) {
 // ---- names of outputs -----------------------------------------------------------------------------------------------
 
 // The keys of a node of the tree that forward() returns: of a dictionary, and of classes that are registered with the
-// names of their fields; those of tuples are numbers.
+// names of their fields (of data classes two lists, the second of fields that are None); those of tuples are numbers.
+// Of named tuples there is the class's name alone, to which thunderc.export adds the fields: "model.Out(loss, logits)".
 std::vector<std::string> keys_of(const json& spec, std::size_t children) {
     std::vector<std::string> keys;
     if (spec.contains("context") && spec.at("context").is_string()) {
-        const json context = json::parse(spec.at("context").get<std::string>(), nullptr, false);
+        const std::string text = spec.at("context").get<std::string>();
+        json context = json::parse(text, nullptr, false);
+        if (context.is_array() && context.size() == 2 && context[0].is_array() && context[1].is_array())
+            context = json(context[0]);
         if (context.is_array() && context.size() == children)
             for (const json& key : context)
                 if (key.is_string()) keys.push_back(key.get<std::string>());
+        if (const std::size_t open = text.find('('); context.is_discarded() && open != std::string::npos)
+            for (std::size_t begin = open + 1; begin < text.size();) {
+                const std::size_t end = std::min(text.find_first_of(",)", begin), text.size());
+                keys.push_back(text.substr(begin, end - begin));
+                begin = std::max(text.find_first_not_of(" ,)", end), end);
+            }
     }
     if (keys.size() != children) keys.clear();
     return keys;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/frontend/pt2/shape_expression.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -63,8 +65,10 @@ Number call(std::string_view name, const std::vector<Number>& of) {
 
 class Parser {
   public:
-    Parser(std::string_view text, const std::map<std::string, std::int64_t>& symbols)
-        : text_(text), symbols_(symbols) {}
+    // `asked` gets the names of all symbols.
+    Parser(std::string_view text, const std::map<std::string, std::int64_t>& symbols,
+           std::set<std::string>* asked = nullptr)
+        : text_(text), symbols_(symbols), asked_(asked) {}
 
     Number run() {
         const Number out = sum();
@@ -146,10 +150,7 @@ class Parser {
             const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), value);
             return error == std::errc() && stop == word.data() + word.size() ? Number(value) : fail();
         }
-        if (!take("(")) {
-            const auto known = symbols_.find(word);
-            return known == symbols_.end() ? Number() : known->second;
-        }
+        if (!take("(")) return value_of(word);
         if (word == "Symbol") return symbol();
         std::vector<Number> of;
         do of.push_back(sum());
@@ -162,8 +163,14 @@ class Parser {
         if (!take("'")) return fail();
         const std::size_t end = text_.find('\'', at_), close = text_.find(')', at_);
         if (end == std::string_view::npos || close == std::string_view::npos || close < end) return fail();
-        const auto known = symbols_.find(std::string(text_.substr(at_, end - at_)));
+        const std::string name(text_.substr(at_, end - at_));
         at_ = close + 1;
+        return value_of(name);
+    }
+
+    Number value_of(const std::string& name) {
+        if (asked_ != nullptr) asked_->insert(name);
+        const auto known = symbols_.find(name);
         return known == symbols_.end() ? Number() : known->second;
     }
 
@@ -176,6 +183,7 @@ class Parser {
 
     std::string_view text_;
     const std::map<std::string, std::int64_t>& symbols_;
+    std::set<std::string>* asked_;
     std::size_t at_ = 0;
     int depth_ = 0;
     bool failed_ = false;
@@ -185,6 +193,34 @@ class Parser {
 
 std::optional<std::int64_t> evaluate(std::string_view expression, const std::map<std::string, std::int64_t>& symbols) {
     return Parser(expression, symbols).run();
+}
+
+std::string Linear::text() const {
+    std::string out = factor == 1 ? symbol : fmt::format("{}*{}", factor, symbol);
+    if (offset != 0) out += fmt::format("{:+}", offset);
+    return out;
+}
+
+std::optional<std::int64_t> Linear::solve(std::int64_t value) const {
+    const Number rest = combine('-', value, offset);
+    return rest && *rest >= 0 && *rest % factor == 0 ? Number(*rest / factor) : std::nullopt;
+}
+
+std::optional<Linear> linear_form(std::string_view expression) {
+    std::set<std::string> asked;
+    static_cast<void>(Parser(expression, {}, &asked).run());
+    if (asked.size() != 1) return std::nullopt;
+    Linear out;
+    out.symbol = *asked.begin();
+    const auto at = [&](std::int64_t value) { return evaluate(expression, {{out.symbol, value}}); };
+    const Number none = at(0), one = at(1), factor = combine('-', one, none);
+    if (!factor || *factor < 1) return std::nullopt;
+    out.factor = *factor;
+    out.offset = *none;
+    // What else grows so: a quotient, a maximum.
+    for (const std::int64_t value : {2, 3, 1000, 1001})
+        if (at(value) != combine('+', combine('*', factor, value), none)) return std::nullopt;
+    return out;
 }
 
 std::optional<std::string> symbol_of(std::string_view expression) {
