@@ -184,14 +184,18 @@ bool belongs(const std::string& path, bool trains, bool sharded) {
                         [&](const char* prefix) { return path.starts_with(prefix); });
 }
 
-// Whether a file of the runtime holds what one of the calls needs: a folder of a family of calls comes with them alone,
+// Whether a file of the runtime holds what one of the calls needs: a folder of families of calls comes with them alone,
 // any other with every program.
 bool belongs(const std::string& path, const std::set<std::string>& calls) {
-    for (const CallFamily& family : call_families())
-        if (path.starts_with("device/") && path.find(fmt::format("/{}/", family.folder)) != std::string::npos)
-            return std::any_of(calls.begin(), calls.end(),
-                               [&](const std::string& call) { return call.starts_with(family.calls); });
-    return true;
+    bool of_some = false, needed = false;
+    for (const CallFamily& family : call_families()) {
+        if (!path.starts_with("device/") || path.find(fmt::format("/{}/", family.folder)) == std::string::npos)
+            continue;
+        of_some = true;
+        needed = needed || std::any_of(calls.begin(), calls.end(),
+                                       [&](const std::string& call) { return call.starts_with(family.calls); });
+    }
+    return needed || !of_some;
 }
 
 constexpr std::string_view rules_folder = "optim/rules/", list_of_rules = "optim/rules/list.h";
@@ -246,9 +250,14 @@ std::vector<OutputFile> runtime_files(bool trains, bool sharded, const std::set<
 }
 
 std::span<const CallFamily> call_families() {
-    static constexpr CallFamily families[] = {
-        {"attention", "attention_"}, {"convolution", "convolution_"}, {"fp8", "fp8_"},
-        {"grouped", "grouped_"},     {"random", "random_"},           {"reference", "reference_"}};
+    static constexpr CallFamily families[] = {{"attention", "attention_"},
+                                              {"convolution", "convolution_"},
+                                              {"cudnn", "attention_"},
+                                              {"cudnn", "convolution_"},
+                                              {"fp8", "fp8_"},
+                                              {"grouped", "grouped_"},
+                                              {"random", "random_"},
+                                              {"reference", "reference_"}};
     return families;
 }
 

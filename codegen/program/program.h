@@ -39,7 +39,8 @@ struct OutputFile {
 };
 
 // Calls of the runtime that many programs make none of, by what their names begin with: their bodies lie in a folder of
-// this name below each device's, which a program that makes none of them comes without.
+// this name below a device's, which a program that makes none of them comes without. One that several families need is
+// named with each.
 struct CallFamily {
     std::string_view folder, calls;
 };

@@ -5,7 +5,7 @@
 #
 #   CMAKE_CUDA_ARCHITECTURES   what kernels are compiled for: 90a, "80;90a"; default: this machine's GPU, without one 80 and 90a
 #   CMAKE_CUDA_COMPILER        nvcc
-#   THUNDER_CUDNN=ON|OFF       attention by cuDNN; default: where its headers and those of its frontend are found
+#   THUNDER_CUDNN=ON|OFF       attention and convolutions by cuDNN; default: where its headers and those of its frontend are found
 
 # Folders of Python wheels: .../site-packages/nvidia/cu13, .../site-packages/nvidia/cudnn, .../site-packages
 function(thunder_python_folders _out)
@@ -99,10 +99,10 @@ function(thunder_find_cuda_libraries)
     if(CUDNN_INCLUDE_DIR AND CUDNN_FRONTEND_INCLUDE_DIR)
         set(_found ON)
     endif()
-    if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/device/cuda/attention")
+    if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/device/cuda/cudnn")
         if(NOT DEFINED THUNDER_CUDNN AND NOT _found)
-            message(WARNING "attention is computed by the program's own kernel, which is many times slower than cuDNN's in bf16: cuDNN's "
-                            "headers or those of its frontend were not found (packages libcudnn9-dev-cuda and libcudnn-frontend-dev, wheels "
+            message(WARNING "attention and convolutions are computed by the program's own kernels, which are many times slower than "
+                            "cuDNN's: cuDNN's headers or those of its frontend were not found (packages libcudnn9-dev-cuda and libcudnn-frontend-dev, wheels "
                             "nvidia-cudnn and nvidia-cudnn-frontend; CUDNN_INCLUDE_DIR, CUDNN_FRONTEND_INCLUDE_DIR)")
         endif()
         if(THUNDER_CUDNN AND NOT _found)
@@ -110,7 +110,7 @@ function(thunder_find_cuda_libraries)
                                 "CUDNN_FRONTEND_INCLUDE_DIR (cudnn_frontend.h)")
         endif()
     endif()
-    option(THUNDER_CUDNN "attention by cuDNN" ${_found})
+    option(THUNDER_CUDNN "attention and convolutions by cuDNN" ${_found})
     if(THUNDER_CUDNN)
         list(APPEND _includes "${CUDNN_INCLUDE_DIR}" "${CUDNN_FRONTEND_INCLUDE_DIR}")
     endif()

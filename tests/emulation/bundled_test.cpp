@@ -426,6 +426,16 @@ TEST_F(Bundled, RowsOfWhatAWindowSees) {
                   x[static_cast<std::size_t>(at)]);
 }
 
+TEST_F(Bundled, GradientsOfWeightsAreAddedToWhatIsThere) {
+    for (const std::size_t elements : {1U, 256U, 1000U}) {
+        const std::vector<float> sums = random(static_cast<std::int64_t>(elements)),
+                                 more = random(static_cast<std::int64_t>(elements));
+        Buffer<float> to("to", sums), from("from", more);
+        add_to(to.data(), from.data(), static_cast<std::int64_t>(elements), stream);
+        for (std::size_t i = 0; i < elements; ++i) EXPECT_EQ(to[i], sums[i] + more[i]);
+    }
+}
+
 // Those of the CPU, of which tests/runtime/kernels/random_test.cpp tells more.
 TEST_F(Bundled, RandomNumbers) {
     Buffer<std::int64_t> seed("seed", std::vector<std::int64_t>{0x123456789}),

@@ -9,7 +9,7 @@
   --dry-run          on the CPU: every part that needs no GPU, with the programs that there are; nothing is a claim about speed
   --runtime DIR      a runtime that was built before, instead of building FOLDER/runtime
   --no-peers         without PyTorch
-  --parts LIST       of parity,attention,sanitizer,speed those alone, in that order (default: all)
+  --parts LIST       of parity,providers,sanitizer,speed those alone, in that order (default: all)
 
 Exit status: 0 where all that ran was right, 1 where a build failed, numbers differ from PyTorch's or a sanitizer found something.
 """
@@ -269,18 +269,20 @@ class Run:
             note = f"{by}against PyTorch in fp64, {len(loss)} steps: loss within {max(loss):.1e}, gradient norm within {max(norm):.1e}"
             self.part(name, good, note=note)
 
-    def attention(self):
-        """Attention by cuDNN and by blocks of our own against fp64, which the fixtures' small heads say nothing of."""
+    def providers(self):
+        """cuDNN and kernels of our own against fp64: attention, of which the fixtures' small heads say nothing, and convolutions."""
         if self.args.dry_run:
-            self.leave_out("attention against fp64: it needs a GPU")
+            self.leave_out("providers against fp64: they need a GPU")
             return
-        if not self.make("attention", os.path.join(self.folder, "attention"), self.program_build("attention"),
+        build = self.program_build("providers")
+        if not self.make("providers", os.path.join(self.folder, "providers"), build,
                          [f"-DTHUNDERC_RUNTIME={self.runtime}", "-DCMAKE_BUILD_TYPE=Release"]):
             return
-        status, out, errors = self.run([os.path.join(self.program_build("attention"), "attention")], limit=100)
-        print(out + errors, flush=True)
-        self.results["attention"] = (out + errors).splitlines()
-        self.part("attention against fp64", status == 0, output="" if status == 0 else out + errors)
+        for check in ("attention", "convolution"):
+            status, out, errors = self.run([os.path.join(build, check)], limit=100)
+            print(out + errors, flush=True)
+            self.results[check] = (out + errors).splitlines()
+            self.part(f"{check} against fp64", status == 0, output="" if status == 0 else out + errors)
 
     def sanitize(self):
         tool = shutil.which("compute-sanitizer") or next((p for p in ("/usr/local/cuda/bin/compute-sanitizer",) if os.path.exists(p)), None)
@@ -451,7 +453,7 @@ class Peak:
         return max(0, self.most - self.before)
 
 
-PARTS = {"parity": Run.parity, "attention": Run.attention, "sanitizer": Run.sanitize, "speed": Run.measure}
+PARTS = {"parity": Run.parity, "providers": Run.providers, "sanitizer": Run.sanitize, "speed": Run.measure}
 
 
 def main():

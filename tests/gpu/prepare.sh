@@ -36,7 +36,7 @@ mkdir -p "$out/programs" "$out/include"
 touch "$out/.prepared" "$out/left_out"
 
 cp -r "$repository/runtime-lib" "$out/runtime"
-cp -r "$repository"/tests/gpu/{run.sh,measure.py,peer.py,models.py,attention} "$out"
+cp -r "$repository"/tests/gpu/{run.sh,measure.py,peer.py,models.py,providers} "$out"
 
 # ---- header-only dependencies
 find_header() { # HEADER: the folder that holds it
@@ -55,7 +55,7 @@ if [ -n "$frontend" ]; then
   # Newer versions bring what they declare of cuDNN with them.
   if [ -e "$frontend/cudnn_backend_base.h" ]; then cp "$frontend/cudnn_backend_base.h" "$out/include/"; fi
 elif [ $tiny = no ]; then
-  left_out "the headers of cuDNN's frontend: attention is the program's own kernel unless the machine has them (--include)"
+  left_out "the headers of cuDNN's frontend: attention and convolutions are kernels of our own unless the machine has them (--include)"
 fi
 
 # Of NCCL the header: its library is looked for where the programs run.

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by cuDNN's fused kernels, through its frontend's headers: a graph for each kind of call, made when it is
-// first met and kept. The headers take a minute to compile: this is the only file that reads them.
+// first met and kept.
 #include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <map>
 
 #include "device/cuda/attention/attention.h"
-#include "device/cuda/driver/library.h"
 #include "device/cuda/driver/native.h"
 #include "device/cuda/driver/require.h"
 #include "device/describe.h"
@@ -15,15 +12,7 @@
 #include "support/text.h"
 
 #ifdef THUNDER_CUDNN_FRONTEND
-#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
-#include <cudnn_frontend.h>
-#if CUDNN_FRONTEND_VERSION < 11300
-#error "cuDNN's frontend is older than 1.13: newer headers (wheel nvidia-cudnn-frontend), or -DTHUNDER_CUDNN=OFF"
-#endif
-
-namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;  // where the headers look for cuDNN's functions
-}
+#include "device/cuda/cudnn/graphs.h"
 #endif
 
 namespace thunder {
@@ -33,36 +22,7 @@ namespace thunder {
 namespace {
 
 namespace fe = cudnn_frontend;
-using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
-
-// The library, opened once.
-struct Cudnn {
-    Cudnn()
-        : runtime("CUDA's runtime", {cat("libcudart.so.", CUDART_VERSION / 1000)}, help()),
-          opened("cuDNN", {cat("libcudnn.so.", CUDNN_MAJOR)}, help()) {
-        fe::cudnn_dlhandle = opened.handle();
-        // The headers open CUDA's runtime by name, and take an older one where they find it.
-        setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", cat("libcudart.so.", CUDART_VERSION / 1000).c_str(), 0);
-    }
-    static std::string help() {
-        return "it comes as the package libcudnn9-cuda or as the Python wheel nvidia-cudnn; LD_LIBRARY_PATH may name "
-               "its "
-               "folder; a build with -DTHUNDER_CUDNN=OFF computes attention without it";
-    }
-
-    Library runtime, opened;
-};
-
-const Cudnn& cudnn() {
-    static const Cudnn opened;
-    return opened;
-}
-
-using thunder::check;  // of CUDA itself
-void check(cudnnStatus_t status, const char* call) {
-    if (status == CUDNN_STATUS_SUCCESS) return;
-    fail(cat(call, " says ", cudnn().opened.function<decltype(cudnnGetErrorString)>("cudnnGetErrorString")(status)));
-}
+using cudnn::new_graph, cudnn::Plan, cudnn::set_output, cudnn::Tensor, cudnn::type_of;
 
 // Names of the graph's tensors.
 enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_out, uid_stats, uid_dout, uid_dq, uid_dk, uid_dv };
@@ -75,28 +35,6 @@ struct Key {
     std::array<std::int64_t, 15> sizes;
     auto operator<=>(const Key&) const = default;
 };
-
-struct Plan {
-    std::shared_ptr<fe::graph::Graph> graph;  // null: cuDNN does not take it
-    std::int64_t workspace = 0;
-};
-
-struct Cache : ProviderCache {
-    Cache() { check(cudnn().opened.function<decltype(cudnnCreate)>("cudnnCreate")(&handle), "cudnnCreate"); }
-    ~Cache() override {
-        plans.clear();
-        cudnn().opened.function<decltype(cudnnDestroy)>("cudnnDestroy")(handle);
-    }
-    Cache(const Cache&) = delete;
-    Cache& operator=(const Cache&) = delete;
-
-    cudnnHandle_t handle = nullptr;
-    std::map<Key, Plan> plans;
-};
-
-fe::DataType_t type_of(DType narrow) {
-    return narrow == DType::f16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16;
-}
 
 // A (B, positions, heads, HS) tensor as cuDNN orders its dimensions.
 fe::graph::Tensor_attributes tensor(const char* name, std::int64_t uid, std::int64_t B, std::int64_t positions,
@@ -120,15 +58,6 @@ fe::graph::Tensor_attributes stats_tensor(const Call& c) {
         .set_stride({c.NH * c.T, c.T, 1, 1});
 }
 
-// Gives a result of the graph the place that an output of the call has.
-void set_output(const Tensor& result, const fe::graph::Tensor_attributes& as) {
-    result->set_output(true)
-        .set_uid(as.get_uid())
-        .set_data_type(as.get_data_type())
-        .set_dim(as.get_dim())
-        .set_stride(as.get_stride());
-}
-
 template <typename Options, typename Call>
 void set_mask(Options& options, const Call& c) {
     options.set_attn_scale(c.scale);
@@ -137,14 +66,6 @@ void set_mask(Options& options, const Call& c) {
                                               : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
     options.set_diagonal_band_right_bound(0);
     if (c.window > 0) options.set_diagonal_band_left_bound(static_cast<int>(c.window));
-}
-
-std::shared_ptr<fe::graph::Graph> new_graph(DType dtype) {
-    auto graph = std::make_shared<fe::graph::Graph>();
-    graph->set_io_data_type(type_of(dtype))
-        .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
-    return graph;
 }
 
 std::shared_ptr<fe::graph::Graph> graph_of(const AttentionForward& c, bool /*in_order*/) {
@@ -182,19 +103,8 @@ std::shared_ptr<fe::graph::Graph> graph_of(const AttentionBackward& c, bool in_o
 // The plan of a call's graph; without a graph, and `refusal` set, where cuDNN has none.
 template <typename Call>
 Plan plan_of(const Call& call, bool in_order, cudnnHandle_t handle, std::string& refusal) {
-    Plan plan;
-    try {
-        auto graph = graph_of(call, in_order);
-        if (auto built = graph->build(handle, {fe::HeurMode_t::A}); built.is_good()) {
-            plan.graph = graph;
-            plan.workspace = graph->get_workspace_size();
-        } else {
-            refusal = built.get_message();
-        }
-    } catch (const std::exception& thrown) {  // the headers throw where they do not find a library
-        refusal = thrown.what();
-    }
-    return plan;
+    return cudnn::plan_of([&] { return graph_of(call, in_order); },
+                          [&](fe::graph::Graph& graph) { return graph.build(handle, {fe::HeurMode_t::A}); }, refusal);
 }
 
 // Of the backward pass: sums in order take memory that grows with the square of the positions before cuDNN 9.25.
@@ -229,11 +139,8 @@ template <typename Call>
 bool run(const char* name, const Call& call, const Key& key, std::unordered_map<std::int64_t, void*> tensors,
          Stream& stream) {
     std::unique_ptr<ProviderCache>& kept = stream.native()->attention;
-    const cudaStream_t cuda_stream = stream_of(stream);
-    if (kept == nullptr) kept = std::make_unique<Cache>();
-    auto& cache = static_cast<Cache&>(*kept);
-    check(cudnn().opened.function<decltype(cudnnSetStream)>("cudnnSetStream")(cache.handle, cuda_stream),
-          "cudnnSetStream");
+    if (kept == nullptr) kept = std::make_unique<cudnn::Cache<Key>>();
+    auto& cache = static_cast<cudnn::Cache<Key>&>(*kept);
     const auto [found, is_new] = cache.plans.try_emplace(key);
     Plan& plan = found->second;
     if (is_new) {
@@ -242,9 +149,7 @@ bool run(const char* name, const Call& call, const Key& key, std::unordered_map<
         if (plan.graph == nullptr) std::fprintf(stderr, "%s\n", cudnn_refusal(name, describe(call), refusal).c_str());
     }
     if (plan.graph == nullptr) return false;
-    std::byte* const workspace = stream.provider_scratch(static_cast<std::size_t>(plan.workspace));
-    auto status = plan.graph->execute(cache.handle, tensors, workspace);
-    if (!status.is_good()) fail(cat("cuDNN says ", status.get_message()));
+    cudnn::execute(plan, cache.handle, std::move(tensors), stream);
     return true;
 }
 

@@ -42,4 +42,9 @@ void turn(float* to, const float* from, std::int64_t images, std::int64_t rows, 
            from, images, rows, columns);
 }
 
+void add_to(float* to, const float* from, std::int64_t elements, Stream& stream) {
+    launch("convolution_add_to", bundled::bundled_convolution_add_to, blocks_of(elements), 256, stream, to, from,
+           elements);
+}
+
 }  // namespace thunder

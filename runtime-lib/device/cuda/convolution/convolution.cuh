@@ -62,4 +62,10 @@ bundled_convolution_turn(Global<float> to, Global<const float> from, std::int64_
     to[at] = from[(image * rows + i) * columns + j];
 }
 
+THUNDER_KERNEL(256)
+bundled_convolution_add_to(Global<float> to, Global<const float> from, std::int64_t elements) {
+    const std::int64_t at = global_index<256>();
+    if (at < elements) to[at] = to[at] + from[at];
+}
+
 }  // namespace thunder::bundled

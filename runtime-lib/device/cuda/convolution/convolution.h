@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What convolutions are beside products: the rows that a window sees, and what moves between these and images.
+// Who computes convolutions on a GPU: cuDNN, or products of the rows that a window sees; and what these are beside
+// products.
 #pragma once
 
 #include "device/api.h"
 
 namespace thunder {
+
+// By a graph of cuDNN's, in f32: the same bits in every run, on tensor cores only with --tf32. False, and nothing done,
+// where it takes none: tensors that do not begin at 16 bytes, a form that it refuses, which is told once, or a build
+// without cuDNN.
+bool cudnn_convolution(const ConvolutionForward& call, Stream& stream);
+bool cudnn_convolution(const ConvolutionBackwardInput& call, Stream& stream);
+bool cudnn_convolution(const ConvolutionBackwardWeight& call, Stream& stream);
+
+// By products.
+void convolution_by_rows(const ConvolutionForward& call, Stream& stream);
+void convolution_by_rows(const ConvolutionBackwardInput& call, Stream& stream);
+void convolution_by_rows(const ConvolutionBackwardWeight& call, Stream& stream);
 
 // rows[(n, s), (c, k)] = x[n, c, s * strides + k * dilations - before] of so many images, 0 beyond the elements.
 void see(float* rows, const float* x, const ConvolutionForm& form, std::int64_t images, Stream& stream);
@@ -12,5 +25,7 @@ void see(float* rows, const float* x, const ConvolutionForm& form, std::int64_t 
 void put_back(float* x, const float* rows, const ConvolutionForm& form, std::int64_t images, Stream& stream);
 // to[n, j, i] = from[n, i, j]
 void turn(float* to, const float* from, std::int64_t images, std::int64_t rows, std::int64_t columns, Stream& stream);
+// to[i] += from[i]
+void add_to(float* to, const float* from, std::int64_t elements, Stream& stream);
 
 }  // namespace thunder

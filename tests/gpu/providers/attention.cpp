@@ -7,7 +7,6 @@
 #include "device/cuda/attention/attention.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -19,8 +18,10 @@
 
 #include "device/stream.h"
 #include "support/error.h"
+#include "tensors.h"
 
 using namespace thunder;
+using namespace providers;
 
 namespace {
 
@@ -86,8 +87,6 @@ struct View {
         return offset + (b * positions + t) * ld + h * HS;
     }
 };
-
-using Doubles = std::vector<double>;
 
 // Numbers of a standard normal distribution, as the type has them.
 std::vector<std::uint16_t> drawn(DType dtype, std::size_t n, std::mt19937& generator) {
@@ -156,51 +155,6 @@ Results reference(const Case& c, float scale, const Doubles& q, const View& vq, 
         }
     }
     return r;
-}
-
-// ||actual - expected|| / ||expected||; no number is as far off as can be.
-double distance(const Doubles& expected, const Doubles& actual) {
-    double error = 0, norm = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-        error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
-        norm += expected[i] * expected[i];
-    }
-    const double relative = std::sqrt(error / norm);
-    return std::isfinite(relative) ? relative : INFINITY;
-}
-
-class Tensor {  // of the GPU
-  public:
-    Tensor(Device& device, std::size_t bytes) : memory_(device.allocate(bytes)) {}
-    void* at(std::int64_t bytes = 0) const { return memory_.data() + bytes; }
-    void set(const void* from, Stream& stream) const {
-        copy(memory_.data(), from, memory_.bytes(), stream);
-        stream.synchronize();
-    }
-    template <typename T>
-    std::vector<T> get(Stream& stream) const {
-        std::vector<T> out(memory_.bytes() / sizeof(T));
-        copy(out.data(), memory_.data(), memory_.bytes(), stream);
-        stream.synchronize();
-        return out;
-    }
-
-  private:
-    Memory memory_;
-};
-
-Input input(const void* data, DType dtype) {
-    Input in;
-    in.data = data;
-    in.dtype = dtype;
-    return in;
-}
-
-Output output(void* data, DType dtype) {
-    Output out;
-    out.data = data;
-    out.dtype = dtype;
-    return out;
 }
 
 // A case's tensors on the GPU, and its two calls.
@@ -312,21 +266,6 @@ bool check(const Case& c, const Provider& provider, bool must, Device& device, S
     std::printf("%s %s, %s: out %.1e, lse %.1e, dq %.1e, dk %.1e, dv %.1e%s\n", good ? "ok  " : "FAIL", provider.name,
                 c.name, e_out, e_lse, e_dq, e_dk, e_dv, same ? "" : ", and other bits in a second run");
     return good;
-}
-
-// The fastest of some runs, in milliseconds, each of several calls.
-double milliseconds(const std::function<void()>& call, Stream& stream) {
-    call();
-    stream.synchronize();
-    double best = INFINITY;
-    for (int round = 0; round < 5; ++round) {
-        const auto begin = std::chrono::steady_clock::now();
-        for (int i = 0; i < 10; ++i) call();
-        stream.synchronize();
-        const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
-        best = std::min(best, taken.count() / 10);
-    }
-    return best;
 }
 
 void time_layer(const Provider& provider, Device& device, Stream& stream) {
