@@ -48,7 +48,7 @@ struct Line {
         bytes += k.bytes;
         flops += k.flops + k.operations;
         roof += seconds(k, machine);
-        expected += seconds(k, machine, expected_reach);
+        expected += seconds(k, machine, machine.reach);
     }
 };
 
@@ -111,13 +111,13 @@ std::string step_table(const StepEstimate& e) {
     };
     out += "\n";
     rate("at the roof", {});
-    rate("expected", expected_reach);
+    rate("expected", m.reach);
     out += fmt::format(
-        "expected: products reach {:.0f}% of the peak, attention {:.0f}%, memory {:.0f}%, and {:.1f} us pass between "
-        "two "
-        "kernels\n",
-        100 * expected_reach.products, 100 * expected_reach.attention, 100 * expected_reach.memory,
-        1e6 * expected_reach.seconds_per_call);
+        "expected ({}): products reach {:.0f}% of the peak, attention {:.0f}% forward and {:.0f}% backward; fused "
+        "kernels {:.0f}% of the memory's rate, the optimizer {:.0f}%, embedding and cross entropy {:.0f}%; {:.1f} us "
+        "pass between two kernels\n",
+        m.reach.source, 100 * m.reach.products, 100 * m.reach.attention_forward, 100 * m.reach.attention_backward,
+        100 * m.reach.memory, 100 * m.reach.optimizer, 100 * m.reach.lookups, 1e6 * m.reach.seconds_per_call);
     return out;
 }
 
@@ -130,7 +130,7 @@ std::string step_json(const StepEstimate& e, const std::string& ranks) {
             "{}    {{\"group\": \"{}\", \"name\": \"{}\", \"products\": \"{}\", \"calls\": {}, \"bytes\": {:.17g}, "
             "\"flops\": {:.17g}, \"operations\": {:.17g}, \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g}}}",
             rows.empty() ? "" : ",\n", k.group, k.name, name_of(k.products), k.calls, k.bytes, k.flops, k.operations,
-            1e3 * seconds(k, m), 1e3 * seconds(k, m, expected_reach));
+            1e3 * seconds(k, m), 1e3 * seconds(k, m, m.reach));
     std::string inputs;
     for (const StepInput& input : e.inputs)
         inputs += fmt::format("{}{{\"name\": \"{}\", \"type\": \"{}\", \"dims\": [{}], \"entries\": {}}}",
@@ -141,8 +141,7 @@ std::string step_json(const StepEstimate& e, const std::string& ranks) {
         "  \"tokens\": {}, \"memory_bytes\": {}, \"model_flops\": {:.17g}, \"full_model_flops\": {:.17g},\n"
         "  \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g},\n  \"inputs\": [{}],\n  \"kernels\": [\n{}\n  ]{}\n}}\n",
         m.name, m.bytes, m.bf16_flops, m.f32_flops, e.tokens, e.memory_bytes, e.model_flops, e.full_model_flops,
-        1e3 * e.seconds({}), 1e3 * e.seconds(expected_reach), inputs, rows,
-        ranks.empty() ? "" : ",\n  \"ranks\": " + ranks);
+        1e3 * e.seconds({}), 1e3 * e.seconds(m.reach), inputs, rows, ranks.empty() ? "" : ",\n  \"ranks\": " + ranks);
 }
 
 }  // namespace thunderc

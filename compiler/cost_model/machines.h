@@ -21,6 +21,17 @@ struct Link {
     double attained() const { return bytes * reach; }
 };
 
+// What kernels reach of the peaks, by kind; seconds_per_call pass between two. The default is the roof itself.
+struct Reach {
+    double products = 1, attention_forward = 1, attention_backward = 1;  // of FLOPs
+    double memory = 1, optimizer = 1, lookups = 1;  // of bytes: fused kernels and copies; AdamW and the norm; rows
+                                                    // taken by id, cross entropy
+    double seconds_per_call = 0;
+    std::string_view source = "";
+};
+// Where nothing was measured: of good kernels on current GPUs.
+inline constexpr Reach assumed_reach{0.75, 0.50, 0.50, 0.85, 0.85, 0.85, 1.5e-6, "assumed, not measured"};
+
 // Peaks of the data sheet, dense, per second, of one rank. Products of any narrow type have the rate of bf16.
 struct Machine {
     std::string_view name, title;
@@ -31,6 +42,7 @@ struct Machine {
     // What is summed over ranks is sent in f32, however it is stored: NCCL adds where it passes, and sums are f32. On
     // CPUs it is exchanged as it is stored and added where it comes to.
     bool sums_pass_in_f32 = true;
+    Reach reach = assumed_reach;
 };
 
 const std::vector<Machine>& machines();
@@ -41,13 +53,5 @@ const Machine* find_machine(std::string_view name);  // null: there is none of t
 std::optional<Link> parse_link(std::string_view text);
 // The machine with this link between any two of its ranks, as if each had a node to itself.
 Machine joined_by(Machine machine, const Link& link);
-
-// What kernels reach of the peaks. The default is the roof itself.
-struct Reach {
-    double products = 1, attention = 1, memory = 1;
-    double seconds_per_call = 0;  // between two kernels
-};
-// Assumed of good kernels on current GPUs; docs/performance.md says where the numbers come from.
-inline constexpr Reach expected_reach{.products = 0.75, .attention = 0.50, .memory = 0.85, .seconds_per_call = 1.5e-6};
 
 }  // namespace thunderc

@@ -268,8 +268,7 @@ namespace {
 // What the actions of one function of a module need, on one machine.
 class Works {
   public:
-    Works(const Module& module, const Function& function, const Machine& machine, const Reach& reach)
-        : module_(module), machine_(machine), reach_(reach) {
+    Works(const Module& module, const Function& function, const Machine& machine) : module_(module), machine_(machine) {
         for (std::size_t k = 0; k < function.arguments.size(); ++k)
             if (function.argument_info[k].kind == ArgInfo::Kind::scalar)
                 scalars_[function.info(function.arguments[k]).placement.offset] =
@@ -294,7 +293,7 @@ class Works {
         auto [at, fresh] = kernels_.try_emplace({action.op, first_micro_step});
         if (!fresh) return at->second;
         const std::optional<KernelCost> cost = op_cost(module_, *action.function, *action.op, first_micro_step);
-        if (cost) at->second = {.seconds = seconds(*cost, machine_, reach_), .kind = cost->group};
+        if (cost) at->second = {.seconds = seconds(*cost, machine_, machine_.reach), .kind = cost->group};
         return at->second;
     }
 
@@ -334,7 +333,6 @@ class Works {
 
     const Module& module_;
     const Machine& machine_;
-    const Reach reach_;
     std::map<std::int64_t, std::string> scalars_;  // by their place in the arena of scalars
     std::map<std::pair<const Op*, bool>, Work> kernels_;
     std::map<std::string, GroupShape> shapes_;
@@ -349,7 +347,7 @@ Simulation simulate_step(const Module& planned, const Machine& machine, const Si
         const Function* f = planned.find(name);
         if (f == nullptr) return;
         const ExpandedPlan plan = expand_plan(planned, *f);
-        Works works(planned, *f, machine, options.reach);
+        Works works(planned, *f, machine);
         for (std::int64_t m = 0; m < times; ++m)
             append(step,
                    simulate(

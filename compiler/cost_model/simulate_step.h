@@ -93,7 +93,6 @@ Simulation simulate(const ExpandedPlan& plan, const std::vector<std::string>& st
 
 struct SimulatedStepOptions {
     std::int64_t micro_steps = 1;
-    Reach reach = expected_reach;
 };
 // A step of a training program: all of its functions, one after the other, those of a micro-step `micro_steps` times.
 Simulation simulate_step(const Module& planned, const Machine& machine, const SimulatedStepOptions& options = {});

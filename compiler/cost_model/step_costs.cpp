@@ -183,8 +183,12 @@ double computing(const KernelCost& k, const Machine& m, double reach) {
 }  // namespace
 
 double seconds(const KernelCost& kernel, const Machine& machine, const Reach& reach) {
-    const double share = kernel.group == "attention" ? reach.attention : reach.products;
-    return std::max(moving(kernel, machine, reach.memory), computing(kernel, machine, share)) +
+    double computed = reach.products, moved = reach.memory;
+    if (kernel.group == "attention")
+        computed = kernel.name == "sdpa" ? reach.attention_forward : reach.attention_backward;
+    if (kernel.group == "optimizer") moved = reach.optimizer;
+    if (kernel.group == "embedding" || kernel.group == "cross_entropy") moved = reach.lookups;
+    return std::max(moving(kernel, machine, moved), computing(kernel, machine, computed)) +
            reach.seconds_per_call * static_cast<double>(kernel.calls);
 }
 

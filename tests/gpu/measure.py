@@ -324,10 +324,12 @@ class Run:
         profiled = steps = 3
         status, errors, lines, peak = self.train(name, [*flags, "--steps", str(profiled), "--profile"], watch=True)
         if status == 0 and len(lines) == profiled:
-            roofs, profile = {}, errors
+            roofs, expected, profile = {}, {}, errors
             for kernel in plan["kernels"] if not self.args.dry_run else []:
-                roofs[kernel["group"]] = roofs.get(kernel["group"], 0.0) + kernel["roof_ms"]
-            kernels = {group: {"ms": ms, "roof_ms": roofs.get(group), "of_roof": roofs[group] / ms if group in roofs and ms else None}
+                for sums, key in ((roofs, "roof_ms"), (expected, "expected_ms")):
+                    sums[kernel["group"]] = sums.get(kernel["group"], 0.0) + kernel[key]
+            kernels = {group: {"ms": ms, "roof_ms": roofs.get(group), "expected_ms": expected.get(group),
+                               "of_roof": roofs[group] / ms if group in roofs and ms else None}
                        for group, ms in sorted(read_profile(profile, profiled).items(), key=lambda item: -item[1])}
             # Some seconds of steps.
             steps = 4 if self.args.dry_run else max(12, min(100, round(4000 / plan["expected_ms"])))
@@ -415,12 +417,12 @@ class Run:
         out += [""] + [f"{name}: {memory_text(case['options'])}" for name, case in self.cases.items() if case["kind"] == "speed"]
         for row in r["table"]:
             if row.get("kernels"):
-                out += ["", f"{row['model']}, {row['by']}: a step's kernels, one by one, without graphs", "", "| kernels | ms | roof, ms | of roof |",
-                        "|---|---:|---:|---:|"]
+                out += ["", f"{row['model']}, {row['by']}: a step's kernels, one by one, without graphs", "", "| kernels | ms | expected, ms | roof, ms | of roof |",
+                        "|---|---:|---:|---:|---:|"]
                 for group, k in row["kernels"].items():
-                    roof = "-" if k["roof_ms"] is None else f"{k['roof_ms']:.3f}"
+                    roof, expected = ("-" if k[key] is None else f"{k[key]:.3f}" for key in ("roof_ms", "expected_ms"))
                     share = "-" if k["of_roof"] is None else f"{100 * k['of_roof']:.0f}%"
-                    out.append(f"| {group} | {k['ms']:.3f} | {roof} | {share} |")
+                    out.append(f"| {group} | {k['ms']:.3f} | {expected} | {roof} | {share} |")
         out += [""] + [f"left out: {what}" for what in r["left_out"]] + [f"{r['seconds']:.0f} s", ""]
         return "\n".join(out)
 
