@@ -314,8 +314,8 @@ TEST_F(Graphs, WithDimensionsThatDoNotFit) {
     // -1 and 3 are one dimension of the four of the result.
     expect_node(
         "Unsqueeze(x, i)",
-        "Unsqueeze adds the dimension 3 twice\n  node: z\n  operator: Unsqueeze\n  found: [-1,3]\n" + other_form, 20,
-        "i = Constant<value_ints = [-1, 3]>()");
+        "Unsqueeze has an axis twice\n  node: z\n  operator: Unsqueeze\n  found: [3,3]\nhelp: name each axis once\n",
+        20, "i = Constant<value_ints = [-1, 3]>()");
     // [5,2,2] is what the sum would be, and no Gemm: ONNX broadcasts C to the product, not the product to C.
     const std::string bad =
         "the third input of Gemm does not broadcast to the product of the others\n  node: z\n  "
@@ -340,6 +340,46 @@ TEST_F(Graphs, WithIntegersThatNoDoubleIs) {
         "0 in the model, and add the start\n");
 }
 
+TEST_F(Graphs, WithCountsThatAreNoIntegers) {
+    const std::string cast = "help: cast it to int64 in the model\n";
+    expect_node("Trilu(x, k)",
+                "the input 1 of Trilu is to be of integers\n  node: z\n  operator: Trilu\n  found: 1.5\n" + cast, 20,
+                "k = Constant<value_float = 1.5>()");
+    expect_node("Pad(x, k)",
+                "the input 1 of Pad is to be of integers\n  node: z\n  operator: Pad\n  found: 0.25\n" + cast, 20,
+                "k = Constant<value_floats = [0.0, 0.25, 0.0, 1.0]>()");
+    onnx::ModelProto large = model("g (float[2] x) => (float[2] y) { v = Cast<to = 1>(u) y = Add(x, v) }");
+    onnx::TensorProto& u = *large.mutable_graph()->add_initializer();
+    u.set_name("u");
+    u.set_data_type(onnx::TensorProto::UINT64);
+    u.add_dims(1);
+    u.add_uint64_data((std::uint64_t{1} << 63) + 5);
+    const std::string refused =
+        "a constant of type uint64 is 9223372036854775813, which is not supported\n  node: v\n  operator: Cast (to = "
+        "1)\nhelp: use numbers below 2^63 in the model\n";
+    expect(large, refused);
+    u.clear_uint64_data();
+    const std::uint64_t bits = (std::uint64_t{1} << 63) + 5;
+    u.set_raw_data(std::string(reinterpret_cast<const char*>(&bits), sizeof bits));
+    expect(large, refused);
+}
+
+TEST_F(Graphs, WithAnAxisTwice) {
+    for (const auto& [node, op, more] :
+         {std::tuple("Pad(x, p, , a)", "Pad", "p = Constant<value_ints = [1, 1, 1, 1]>()"),
+          std::tuple("Slice(x, p, q, a)", "Slice",
+                     "p = Constant<value_ints = [0, 0]>() q = Constant<value_ints = [1, 2]>()"),
+          std::tuple("ReduceSum(x, a)", "ReduceSum", ""), std::tuple("Squeeze(x, a)", "Squeeze", "")})
+        expect_node(node,
+                    std::string(op) + " has an axis twice\n  node: z\n  operator: " + op +
+                        "\n  found: [1,1]\nhelp: name each axis once\n",
+                    20, std::string("a = Constant<value_ints = [1, -1]>() ") + more);
+    expect_node("Unsqueeze(x, a)",
+                "Unsqueeze has an axis twice\n  node: z\n  operator: Unsqueeze\n  found: [0,0]\nhelp: name each axis "
+                "once\n",
+                20, "a = Constant<value_ints = [0, -4]>()");
+}
+
 TEST_F(Graphs, WithFunctionsThatDoNotEnd) {
     expect(model("g (float[2] x) => (float[2] y) { y = f.itself(x) } <domain: \"f\", opset_import: [\"\" : 20, \"f\" : "
                  "1]> itself (a) => (b) { b = f.itself(a) }"),
@@ -354,9 +394,17 @@ TEST_F(Graphs, WithFunctionsThatDoNotEnd) {
                      "(b) }";
     functions += " <domain: \"f\", opset_import: [\"\" : 20]> level30 (a) => (b) { b = Relu(a) }";
     expect(model("g (float[2] x) => (float[2] y) { y = f.level0(x) }" + functions),
-           "the model's functions expand to more than 100000 nodes\n  node: y\n  operator: level29 in the body of "
-           "level0\nhelp: export the "
-           "model without functions, or a smaller part of it\n");
+           "the model's functions and loops expand to more than 100000 nodes\n  node: y\n  operator: level29 in the "
+           "body of level0\nhelp: export the model without them, or a smaller part of it\n");
+    // As deep as the stack would not take: each is another function.
+    std::string chain;
+    constexpr int deep = 20000;
+    for (int k = 0; k < deep; ++k)
+        chain += " <domain: \"f\", opset_import: [\"\" : 20, \"f\" : 1]> level" + std::to_string(k) +
+                 " (a) => (b) { b = " + (k + 1 < deep ? "f.level" + std::to_string(k + 1) : "Relu") + "(a) }";
+    expect(model("g (float[2] x) => (float[2] y) { y = f.level0(x) }" + chain),
+           "functions within functions, more than 32 deep\n  node: y\n  operator: level32 in the body of level0\nhelp: "
+           "export the model without functions\n");
     onnx::ModelProto twice = model(
         "g (float[2] x) => (float[2] y) { y = f.one(x) } <domain: \"f\", opset_import: [\"\" : 20]> one (a) => (b) { b "
         "= Relu(a) }");

@@ -380,7 +380,8 @@ void Importer::import_node(const onnx::NodeProto& node) {
             provenance.module_class.clear();
         }
     }
-    if (depth_ > 0) {  // the body of a function: what the model calls it is more telling than the body's own names
+    if (!within_
+             .empty()) {  // the body of a function: what the model calls it is more telling than the body's own names
         provenance.nodes = outer_provenance_.nodes;
         provenance.node_ops = outer_provenance_.node_ops;
         if (provenance.scope.empty()) {
@@ -395,9 +396,9 @@ void Importer::import_node(const onnx::NodeProto& node) {
     const std::int64_t version = opset(node.domain());
     Node view(*this, node, version);
     try {
-        if ((depth_ > 0 || nesting_ > 0) && ++expanded_nodes_ > most_expanded_nodes)
-            view.fail(fmt::format("the model's functions expand to more than {} nodes", most_expanded_nodes),
-                      "export the model without functions, or a smaller part of it");
+        if ((!within_.empty() || nesting_ > 0) && ++expanded_nodes_ > most_expanded_nodes)
+            view.fail(fmt::format("the model's functions and loops expand to more than {} nodes", most_expanded_nodes),
+                      "export the model without them, or a smaller part of it");
         if (default_domain(node.domain())) check_node(node, version);
         if (import_user_function(view)) return;
         const OpImporter* importer = default_domain(node.domain()) ? find_importer(node.op_type(), version) : nullptr;
@@ -417,8 +418,9 @@ void Importer::import_node(const onnx::NodeProto& node) {
         Diagnostic& d = error.diagnostic();
         if (d.node.empty() && !provenance.nodes.empty()) d.node = provenance.nodes.front();
         if (d.op.empty())
-            d.op = operator_text(node) +
-                   (depth_ > 0 && !provenance.node_ops.empty() ? " in the body of " + provenance.node_ops.front() : "");
+            d.op = operator_text(node) + (!within_.empty() && !provenance.node_ops.empty()
+                                              ? " in the body of " + provenance.node_ops.front()
+                                              : "");
         if (d.module.empty()) d.module = provenance.scope;
         if (d.help.empty()) d.help = help_on_short(node);
         if (d.help.empty())

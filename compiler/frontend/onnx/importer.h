@@ -73,6 +73,8 @@ struct Names {
 bool default_domain(const std::string& domain);  // ONNX's own operators
 
 // Functions of the model, by domain, name and overload.
+// Bodies of functions within functions: more would be no function that somebody wrote.
+inline constexpr std::size_t deepest_function = 32;
 using FunctionTable = std::map<std::tuple<std::string, std::string, std::string>, const onnx::FunctionProto*>;
 
 class Importer {
@@ -161,11 +163,11 @@ class Importer {
     std::map<std::string, std::int64_t> opsets_;
     Names top_;
     Names* names_ = &top_;
-    Provenance outer_provenance_;      // of the node whose function body is being imported
-    int depth_ = 0;                    // of function bodies
-    int nesting_ = 0;                  // of nodes within nodes (a branch of If)
-    std::int64_t expanded_nodes_ = 0;  // imported from bodies of functions and branches
-    std::deque<Names> inner_names_;    // of bodies and branches, kept: materialised_ may point into them
+    Provenance outer_provenance_;                     // of the node whose function body is being imported
+    std::vector<const onnx::FunctionProto*> within_;  // whose bodies are being imported, the outermost first
+    int nesting_ = 0;                                 // of nodes within nodes (a branch of If)
+    std::int64_t expanded_nodes_ = 0;                 // imported from bodies of functions and branches
+    std::deque<Names> inner_names_;                   // of bodies and branches, kept: materialised_ may point into them
     std::vector<std::pair<Binding*, Value>>
         materialised_;  // constants that became values while importing the current node
     std::map<std::string, std::vector<const onnx::NodeProto*>> consumers_;  // of the graph's own names
@@ -214,10 +216,10 @@ class Node {
     Type type(std::size_t i) { return importer_.type(input(i)); }
     std::vector<std::int64_t> integers(std::size_t i, std::string_view what);  // known at compile time, or it fails
     std::int64_t integer(std::size_t i, std::string_view what);
-    std::optional<std::vector<std::int64_t>> known_integers(std::size_t i);
-    std::optional<Tensor> known(std::size_t i);  // a small constant
-    std::int32_t narrow(std::size_t i) const;    // as in Binding; 0 where absent
-    void take_floats_only();                     // where ONNX takes others and the op that it becomes does not
+    std::optional<std::vector<std::int64_t>> known_integers(std::size_t i);  // fails where it has a fraction
+    std::optional<Tensor> known(std::size_t i);                              // a small constant
+    std::int32_t narrow(std::size_t i) const;                                // as in Binding; 0 where absent
+    void take_floats_only();  // where ONNX takes others and the op that it becomes does not
 
     // ---- attributes ----
     const onnx::AttributeProto* attribute(std::string_view name) const;
@@ -228,6 +230,8 @@ class Node {
     std::string one_of(std::string_view name, std::initializer_list<std::string_view> values) const;
     std::optional<std::vector<std::int64_t>> integers(std::string_view name) const;
     std::int64_t axis(std::int64_t axis, std::int64_t rank) const;  // normalised, or it fails
+    // Several: it fails where two are one.
+    std::vector<std::int64_t> axes(std::vector<std::int64_t> given, std::int64_t rank) const;
 
     // ---- outputs ----
     std::size_t outputs() const { return static_cast<std::size_t>(proto_.output_size()); }

@@ -12,9 +12,6 @@
 namespace thunderc::onnx_frontend {
 namespace {
 
-// Bodies of functions within functions; ONNX forbids recursion, so more is a damaged file.
-constexpr int deepest_function = 32;
-
 const onnx::AttributeProto* attribute_named(const google::protobuf::RepeatedPtrField<onnx::AttributeProto>& attributes,
                                             const std::string& name) {
     for (const auto& attribute : attributes)
@@ -78,10 +75,13 @@ bool Importer::import_body(const onnx::NodeProto& node) {
 }
 
 void Importer::import_function(const onnx::FunctionProto& function, const onnx::NodeProto& node) {
-    if (depth_ >= deepest_function) {
+    // ONNX forbids recursion.
+    const bool calls_itself = std::find(within_.begin(), within_.end(), &function) != within_.end();
+    if (calls_itself || within_.size() >= deepest_function) {
         Diagnostic d;
-        d.message = fmt::format("the function {} calls itself", function.name());
-        d.help = "the model is damaged: export it again";
+        d.message = calls_itself ? fmt::format("the function {} calls itself", function.name())
+                                 : fmt::format("functions within functions, more than {} deep", deepest_function);
+        d.help = calls_itself ? "the model is damaged: export it again" : "export the model without functions";
         throw UserError(std::move(d));
     }
     Names& inner = inner_names_.emplace_back();
@@ -104,15 +104,15 @@ void Importer::import_function(const onnx::FunctionProto& function, const onnx::
         }
     }
     const Provenance provenance_before = outer_provenance_;
-    if (depth_ == 0) outer_provenance_ = builder_.provenance();
+    if (within_.empty()) outer_provenance_ = builder_.provenance();
     Names* names_before = std::exchange(names_, &inner);
-    ++depth_;
+    within_.push_back(&function);
     for (const auto& original : function.node()) {
         onnx::NodeProto resolved = original;
         resolve_references(resolved, function, node);
         import_node(resolved);
     }
-    --depth_;
+    within_.pop_back();
     names_ = names_before;
     outer_provenance_ = provenance_before;
     opsets_ = opsets_before;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,7 +49,12 @@ std::optional<std::vector<std::int64_t>> Node::known_integers(std::size_t i) {
     if (!tensor) return std::nullopt;
     if (!tensor->floating()) return tensor->i;
     std::vector<std::int64_t> out;
-    for (double v : tensor->f) out.push_back(static_cast<std::int64_t>(v));
+    for (const double v : tensor->f) {
+        if (!(std::abs(v) < 0x1p63) || v != std::trunc(v))
+            fail(fmt::format("the input {} of {} is to be of integers", i, proto_.op_type()),
+                 "cast it to int64 in the model", {}, fmt::format("{}", v));
+        out.push_back(static_cast<std::int64_t>(v));
+    }
     return out;
 }
 
@@ -118,6 +124,14 @@ std::int64_t Node::axis(std::int64_t axis, std::int64_t rank) const {
         fail(fmt::format("the axis {} of {} is out of range", axis, proto_.op_type()), {},
              fmt::format("{} to {}", -rank, rank - 1), std::to_string(axis));
     return *normal;
+}
+
+std::vector<std::int64_t> Node::axes(std::vector<std::int64_t> given, std::int64_t rank) const {
+    for (std::int64_t& one : given) one = axis(one, rank);
+    if (std::set<std::int64_t>(given.begin(), given.end()).size() != given.size())
+        fail(fmt::format("{} has an axis twice", proto_.op_type()), "name each axis once", {},
+             fmt::format("[{}]", to_string(given)));
+    return given;
 }
 
 void Node::take_floats_only() {

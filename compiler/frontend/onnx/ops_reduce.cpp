@@ -24,7 +24,7 @@ std::optional<Dims> axes_of(Node& n, bool operand) {
         std::iota(axes.begin(), axes.end(), 0);
         return axes;
     }
-    for (std::int64_t& axis : axes) axis = n.axis(axis, rank);
+    axes = n.axes(std::move(axes), rank);
     std::sort(axes.begin(), axes.end());
     return axes;
 }

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "compiler/frontend/onnx/dropped_arguments.h"
@@ -132,10 +131,7 @@ void resize(Node& n) {
     const ResizeForm form = form_of(n);
     std::vector<std::int64_t> axes(static_cast<std::size_t>(n.type(0).rank()));
     std::iota(axes.begin(), axes.end(), 0);
-    if (const auto given = n.integers("axes")) axes = *given;
-    for (std::int64_t& axis : axes) axis = n.axis(axis, n.type(0).rank());
-    if (std::set<std::int64_t>(axes.begin(), axes.end()).size() != axes.size())
-        n.fail("Resize has an axis twice", "name each axis once", {}, fmt::format("[{}]", to_string(axes)));
+    if (const auto given = n.integers("axes")) axes = n.axes(*given, n.type(0).rank());
     std::vector<ResizedAxis> sizes = sizes_of(n, form, axes);
     take_factors(n, form, axes, sizes);
     check_size(n, form, axes, sizes);

@@ -82,13 +82,7 @@ void unsqueeze(Node& n) {
     const std::vector<std::int64_t> axes = n.integers(1, "axes");
     const auto rank = static_cast<std::int64_t>(from.size() + axes.size());
     std::vector<bool> added(static_cast<std::size_t>(rank), false);
-    for (std::int64_t axis : axes) {
-        const std::int64_t at = n.axis(axis, rank);
-        if (added[static_cast<std::size_t>(at)])
-            n.fail(fmt::format("Unsqueeze adds the dimension {} twice", at), {}, {},
-                   fmt::format("[{}]", to_string(axes)));
-        added[static_cast<std::size_t>(at)] = true;
-    }
+    for (const std::int64_t axis : n.axes(axes, rank)) added[static_cast<std::size_t>(axis)] = true;
     Dims dims;
     std::size_t next = 0;
     for (bool one : added) dims.push_back(one || next >= from.size() ? 1 : from[next++]);
@@ -99,8 +93,8 @@ void squeeze(Node& n) {
     const Dims from = n.type(0).dims;
     std::vector<bool> gone(from.size(), false);
     if (n.has(1)) {
-        for (std::int64_t axis : n.integers(1, "axes"))
-            gone[static_cast<std::size_t>(n.axis(axis, n.type(0).rank()))] = true;
+        for (const std::int64_t axis : n.axes(n.integers(1, "axes"), n.type(0).rank()))
+            gone[static_cast<std::size_t>(axis)] = true;
     } else {
         for (std::size_t d = 0; d < from.size(); ++d) gone[d] = from[d] == 1;
     }
@@ -171,13 +165,13 @@ void slice(Node& n) {
     const std::vector<std::int64_t> ends = n.integers(2, "ends");
     std::vector<std::int64_t> axes(begins.size());
     std::iota(axes.begin(), axes.end(), 0);
-    if (n.has(3)) axes = n.integers(3, "axes");
+    if (n.has(3)) axes = n.axes(n.integers(3, "axes"), rank);
     std::vector<std::int64_t> steps(begins.size(), 1);
     if (n.has(4)) steps = n.integers(4, "steps");
     if (ends.size() != begins.size() || axes.size() != begins.size() || steps.size() != begins.size())
         n.fail("the operands of Slice are of different lengths", "the graph is damaged: export the model again");
     for (std::size_t k = 0; k < begins.size(); ++k) {
-        const std::int64_t axis = n.axis(axes[k], rank);
+        const std::int64_t axis = axes[k];
         // From the front, and not to the end, which exporters write as the largest number of 32 or 64 bits.
         const std::int64_t size = n.type(0).dims[static_cast<std::size_t>(axis)];
         if (begins[k] == 0 && steps[k] == 1 && ends[k] > size && ends[k] < std::numeric_limits<std::int32_t>::max())
@@ -349,12 +343,12 @@ void pad(Node& n) {
     const std::vector<std::int64_t> pads = n.integers(1, "pads");
     std::vector<std::int64_t> axes(static_cast<std::size_t>(rank));
     std::iota(axes.begin(), axes.end(), 0);
-    if (n.has(3)) axes = n.integers(3, "axes");
+    if (n.has(3)) axes = n.axes(n.integers(3, "axes"), rank);
     if (pads.size() != 2 * axes.size()) n.fail("Pad has pads for another number of axes");
     Dims low(static_cast<std::size_t>(rank), 0), high(static_cast<std::size_t>(rank), 0);
     Value v = n.input(0);
     for (std::size_t k = 0; k < axes.size(); ++k) {
-        const std::int64_t axis = n.axis(axes[k], rank);
+        const std::int64_t axis = axes[k];
         const std::int64_t begin = pads[k];
         const std::int64_t end = pads[k + axes.size()];
         // Negative pads cut.

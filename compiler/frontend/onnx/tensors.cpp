@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <span>
 #include <system_error>
 
@@ -114,10 +115,24 @@ std::int64_t as_integer(const std::byte* at) {
     return static_cast<std::int64_t>(v);
 }
 
+std::uint64_t as_unsigned(const std::byte* at) {
+    std::uint64_t v;
+    std::memcpy(&v, at, sizeof v);
+    return v;
+}
+
+// Integers have a sign here: one of 2^63 and more would be taken for a negative number.
+std::int64_t within_64_bits(std::uint64_t v) {
+    if (v > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+        fail(fmt::format("a constant of type uint64 is {}, which is not supported", v),
+             "use numbers below 2^63 in the model");
+    return static_cast<std::int64_t>(v);
+}
+
 std::int64_t raw_integer(std::int32_t data_type, const std::byte* at) {
     switch (data_type) {
         case TensorProto::INT64: return as_integer<std::int64_t>(at);
-        case TensorProto::UINT64: return as_integer<std::uint64_t>(at);
+        case TensorProto::UINT64: return within_64_bits(as_unsigned(at));
         case TensorProto::INT32: return as_integer<std::int32_t>(at);
         case TensorProto::UINT32: return as_integer<std::uint32_t>(at);
         case TensorProto::INT16: return as_integer<std::int16_t>(at);
@@ -150,7 +165,7 @@ Tensor from_fields(const TensorProto& tensor, Type type) {
             case TensorProto::DOUBLE: out.f[at] = tensor.double_data(k); break;
             case TensorProto::INT64: out.i[at] = tensor.int64_data(k); break;
             case TensorProto::UINT64:
-            case TensorProto::UINT32: out.i[at] = static_cast<std::int64_t>(tensor.uint64_data(k)); break;
+            case TensorProto::UINT32: out.i[at] = within_64_bits(tensor.uint64_data(k)); break;
             default:
                 if (out.floating())
                     out.f[at] =

@@ -111,13 +111,14 @@ class Scanner {
     }
 
     // What stands in the body of the model's own function that the node calls; nullptr for a function that calls
-    // itself or is of an opset that no operator is there for, of which the importer tells. The second is false where
-    // the node calls none.
+    // itself, stands too deep in others, or is of an opset that no operator is there for, of which the importer tells.
+    // The second is false where the node calls none.
     std::pair<const Found*, bool> body_of(const onnx::NodeProto& node, const Opsets& opsets) {
         const auto at = functions_.find({node.domain(), node.op_type(), node.overload()});
         if (at == functions_.end()) return {nullptr, false};
         const onnx::FunctionProto* function = at->second;
         if (const auto known = bodies_.find(function); known != bodies_.end()) return {&known->second, true};
+        if (open_.size() >= deepest_function) return {nullptr, true};
         if (!open_.insert(function).second) return {nullptr, true};
         Opsets inner = opsets;
         for (const auto& import : function->opset_import()) {
