@@ -15,6 +15,7 @@ import torch.nn.functional as F
 
 from thunderc._example import distinct, parameters_of, plain, tensors_of
 from thunderc._export import distance, trained
+from thunderc._flex import plain_attention
 from thunderc._weights import model_tensors, names_in
 
 _TYPES = {"f32": torch.float32, "i64": torch.int64, "i32": torch.int32, "bool": torch.bool}
@@ -27,7 +28,7 @@ _OPTIMIZERS: dict[str, tuple[list[str], Callable[[Any], torch.optim.Optimizer]]]
 # Relative: of the loss at the first step and ten times that at the last; of each gradient's norm; of each update's norm, in which
 # Adam makes much of little. In narrow types a thousand times as much.
 _LOSS, _GRADIENT, _UPDATE, _NARROW = 1e-5, 1e-4, 1e-3, 1e3
-_NOISE = 1e-6  # of the norm of all gradients, and of the largest element of one: below, it is rounding
+_NOISE = 1e-6  # of the norm of all gradients, and of their largest element: a difference, and an element, below it is rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,15 +137,17 @@ def check(model: torch.nn.Module, program_folder: str | os.PathLike[str], *, los
              "--grad-clip", "0", "--quiet", *flags)
         log = [json.loads(line) for line in Path(at["log"]).read_text().splitlines()]
         gradients, after = load_file(at["gradients"]), load_file(at["after"])
-    losses, wanted = [], dict[str, torch.Tensor]()
-    with trained(model, mode, []):
+    losses, wanted, largest_of = [], dict[str, torch.Tensor](), dict[str, torch.Tensor]()  # the latter of all steps
+    with trained(model, mode, []), plain_attention():
         optimizer = optimizer_of([p for p in model.parameters() if p.requires_grad])
         for k in range(steps):
             optimizer.zero_grad()
             value = _loss(model, fed[k % len(fed)], added, loss)
             value.backward()  # type: ignore[no-untyped-call]
             losses.append((float(value.detach()), float(log[k]["loss"])))
-            wanted = wanted or {name: p.grad.double() for name, p in own.items() if p.grad is not None}
+            now = {name: p.grad.double() for name, p in own.items() if p.grad is not None}
+            wanted = wanted or now
+            largest_of = {name: torch.maximum(g.abs(), largest_of.get(name, g.abs())) for name, g in now.items()}
             optimizer.step()
     scale = 1.0 if about["dtype"] == "f32" else _NARROW
     rows = [(f"loss of step {k}", abs(a - b) / max(abs(a), 1e-12), scale * _LOSS * 10 ** (k / max(steps - 1, 1)))
@@ -153,10 +156,10 @@ def check(model: torch.nn.Module, program_folder: str | os.PathLike[str], *, los
     least = _NOISE * sum(float(g.norm()) ** 2 for g in wanted.values()) ** 0.5
     for name, to in sorted(names_in(own, gradients).items()):
         reference = wanted.get(to, torch.zeros_like(gradients[name]).double())
-        rows.append((f"gradient of {to}", distance(gradients[name], reference, least), scale * _GRADIENT))
+        rows.append((f"gradient of {to}", distance(gradients[name], reference, least / _GRADIENT), scale * _GRADIENT))
     for name, to in sorted(names_in(own, after).items()):
-        if to in wanted:  # of the elements of which the gradient is more than rounding, or none on both sides
-            clear = (wanted[to].abs() > _NOISE * largest) | ((wanted[to] == 0) & (gradients[name] == 0))
+        if to in wanted:  # of the elements of which the gradient is more than rounding, or never any
+            clear = (wanted[to].abs() > _NOISE * largest) | (largest_of[to] == 0)
             end, moved = own[to].detach().double(), float((own[to].detach().double() - before[to]).norm())
             rows.append((f"update of {to}", float(((after[name] - end) * clear).norm()) / max(moved, 1e-30), scale * _UPDATE))
     result = Check(rows, losses)

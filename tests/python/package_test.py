@@ -98,14 +98,17 @@ class Nested(nn.Module):
 
 
 class Attention(nn.Module):
-    """Biases of keys have no gradient but rounding, beside those of queries and values in the same tensor."""
+    """Biases of keys have no gradient but rounding, beside those of queries and values in the same tensor; nor has one in front of a
+    norm over the batch."""
 
     def __init__(self):
         super().__init__()
         self.table, self.block = nn.Embedding(11, 8), nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True)
+        self.mix, self.norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
 
     def forward(self, ids):
-        return self.block(self.table(ids)) @ self.table.weight.T
+        x = self.norm(self.mix(self.block(self.table(ids))).mT).mT
+        return x @ self.table.weight.T
 
 
 class Flexible(nn.Module):
@@ -190,6 +193,12 @@ class Package(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             (result,) = safetensors.torch.load_file(self.at / "out.safetensors").values()
             self.assertLess(float((result - wanted).abs().max()), 1e-5, how)
+
+    def test_documents_are_trained_apart(self):
+        model = Flexible("documents")
+        inputs = {"x": torch.randn(2, 40, 8), "documents": (torch.arange(40) // 15).expand(2, -1).contiguous()}
+        program = self.compiled(thunderc.export(model, inputs, self.at / "documents.pt2", loss=lambda y: y.square().mean()))
+        self.assertTrue(self.check(model, program, loss=lambda y: y.square().mean(), batches=[inputs]))
 
     def test_one_row_and_one_tensor_twice(self):
         ids = torch.randint(0, 11, (1, 7))
