@@ -20,7 +20,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 
-build=build/package-$kind rpath=
+build=build-$kind rpath=  # beside other builds, of which ccache knows the objects
 [ "$kind" = deb ] || rpath='$ORIGIN/../lib/thunderc'  # where the libraries are that come along
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTHUNDERC_TESTS=OFF -DTHUNDERC_PREBUILT_RUNTIME=OFF \
     -DCMAKE_INSTALL_RPATH="$rpath" >/dev/null
