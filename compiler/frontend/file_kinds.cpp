@@ -41,8 +41,8 @@ constexpr const char* export_help =
         other = error.diagnostic().message;
     }
     if (other.empty() && tensors > 0)
-        fail(fmt::format("{} was written by torch.save: a state dict of {} tensors, and no graph of a model", path,
-                         tensors),
+        fail(fmt::format("{} was written by torch.save: a state dict of {} tensor{}, and no graph of a model", path,
+                         tensors, tensors == 1 ? "" : "s"),
              fmt::format("{}; its program begins with such weights by --init weights.pt", export_help));
     fail(fmt::format("{} was written by torch.save: objects of a model, whose code is not in it{}", path,
                      other.empty() ? "" : fmt::format(" ({})", other)),
@@ -59,12 +59,16 @@ bool has_entry(const ZipArchive& archive, std::string_view part) {
 FileKind kind_of_file(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     if (!file) fail(fmt::format("{} cannot be read", path.string()), "check the file's permissions");
-    std::array<char, 16> bytes{};
+    std::array<char, 24> bytes{};
     file.read(bytes.data(), bytes.size());
     const std::string_view begin(bytes.data(), static_cast<std::size_t>(file.gcount()));
     if (begin.starts_with("PK\x03\x04") || begin.starts_with("PK\x05\x06")) return FileKind::zip;
     if (begin.starts_with("GGUF")) return FileKind::gguf;
     if (begin.starts_with("\x89HDF")) return FileKind::hdf5;
+    // What a download leaves in place of a file.
+    if (begin.starts_with("version https://git-lfs")) return FileKind::lfs_pointer;
+    if (begin.starts_with("<!DOCTYPE html") || begin.starts_with("<!doctype html") || begin.starts_with("<html"))
+        return FileKind::web_page;
     // A pickle of protocol 2 or later begins with its number; before torch 1.6 a whole file was one.
     if (begin.size() > 2 && begin[0] == '\x80' && begin[1] >= 2 && begin[1] <= 5) return FileKind::pickle;
     if (begin.size() > 9 && begin[8] == '{') {  // the length of a header of JSON
@@ -81,6 +85,12 @@ void refuse_file(const std::filesystem::path& path, FileKind kind) {
         case FileKind::gguf: refuse_weights(path, "is a GGUF file, as llama.cpp reads", false);
         case FileKind::hdf5: refuse_weights(path, "is an HDF5 file, as Keras writes", false);
         case FileKind::pickle: refuse_weights(path, "is a pickle, as torch.save wrote before PyTorch 1.6", false);
+        case FileKind::lfs_pointer:
+            fail(fmt::format("{} is a pointer of Git LFS, in place of the file itself", path.string()),
+                 "fetch the file: git lfs pull");
+        case FileKind::web_page:
+            fail(fmt::format("{} is a web page, in place of the file itself", path.string()),
+                 "download it again: what the server sent may say why it did not");
         case FileKind::onnx:
         case FileKind::zip: break;
     }

@@ -9,7 +9,7 @@
 
 namespace thunderc {
 
-enum class FileKind : std::uint8_t { onnx, zip, safetensors, gguf, pickle, hdf5 };
+enum class FileKind : std::uint8_t { onnx, zip, safetensors, gguf, pickle, hdf5, lfs_pointer, web_page };
 
 // `onnx` is whatever is none of the others: its reader says whether it is one. Throws UserError where it cannot be
 // read.

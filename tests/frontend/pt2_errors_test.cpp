@@ -248,6 +248,12 @@ TEST(Pt2Errors, FilesThatAreNoModel) {
     EXPECT_EQ(error_in("old.bin", "\x80\x02}q\x01."),
               "error: old.bin is a pickle, as torch.save wrote before PyTorch 1.6: weights, and no graph of a model\n" +
                   std::string(how_to_export) + "\n");
+    EXPECT_EQ(
+        error_in("model.pt2", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"),
+        "error: model.pt2 is a pointer of Git LFS, in place of the file itself\nhelp: fetch the file: git lfs pull\n");
+    EXPECT_EQ(error_in("model.pt", "<!DOCTYPE html><html>"),
+              "error: model.pt is a web page, in place of the file itself\n"
+              "help: download it again: what the server sent may say why it did not\n");
     EXPECT_EQ(error_in_zip("older.pt2", {{"serialized_exported_program.json", "{}"}, {"version", "8.2"}}),
               "error: older.pt2 is a program of torch.export in the form that PyTorch saved before 2.8, which is not "
               "supported\nhelp: load and save it with PyTorch 2.13: "
