@@ -2,16 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of ATen's operators thunderc takes from .pt2 files, by the samples of tests/fixtures/aten (scripts/make_aten_fixtures.py).
 
-  python3 tests/aten/count.py --thunderc build/thunderc [--only REGEX] [--page docs/aten.md]
+  python3 tests/aten/count.py --thunderc build/thunderc --runtime build/runtime-lib [--only REGEX] [--page docs/aten.md] [-- -DONEDNN_ROOT=DIR]
 
-A sample is evaluated where `thunderc run` gives PyTorch's numbers, compiled where `thunderc emit --transform forward` writes a program of it, and
-differentiable where `--transform vjp` does. The tests hold the numbers and the gradients of each sample against PyTorch's (tests/frontend/aten_samples_test.cpp),
+A sample is evaluated where `thunderc run` gives PyTorch's numbers. Of each operator of core ATen one sample is compiled: the program that `thunderc emit
+--transform forward` writes of it gives its numbers, and the one of `--transform vjp` PyTorch's gradients. All programs are compiled in one build, which takes ten
+minutes on two cores. Needs numpy and safetensors, CMake and Ninja. The tests hold numbers and gradients of each sample in fp64 (tests/frontend/aten_samples_test.cpp),
 and that those fail which the page lists.
 """
-import argparse, array, collections, json, pathlib, re, struct, subprocess, tempfile, zipfile
+import argparse, array, json, math, pathlib, re, struct, subprocess, sys, tempfile, zipfile
+
+import numpy as np
 
 ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from function_libraries import Function, build, emit
+
 TOLERANCE = 2e-5  # of the largest number: `run` gives f32
+COMPILED = 1e-4  # of the largest number: some hundred roundings of f32 in a row
 SAME = {"archive_format": "pt2", "archive_version": "0", "byteorder": "little",
         "data/weights/model_weights_config.json": '{"config": {}}', "data/constants/model_constants_config.json": '{"config": {}}'}
 
@@ -37,15 +44,45 @@ def write_tensors(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-def difference(found, wanted):
+def difference(found, wanted, tolerance=TOLERANCE, gradients=False):
+    """What is wrong; where a gradient is a quotient of zeros with PyTorch, any number will do."""
     for name, (shape, numbers, _) in wanted.items():
-        if name not in found or found[name][0] != shape:
+        if name not in found or list(found[name][0]) != shape:
             return f"{name} is of another shape"
         size = max([1.0] + [abs(v) for v in numbers if abs(v) < float("inf")])
         for a, b in zip(found[name][1], numbers):
-            if not (a == b or (a != a and b != b) or abs(a - b) <= TOLERANCE * size):
+            if not (a == b or (b != b and (gradients or a != a)) or abs(a - b) <= tolerance * size):
                 return "wrong numbers"
     return ""
+
+
+def called(function, numbers, scratch):
+    """What the built program gives, as files have tensors, or why it gives nothing."""
+    given = {n[3:]: np.array(v).reshape(shape) for n, (shape, v, _) in numbers.items() if n.startswith("in.")}
+    for n, (shape, v, _) in numbers.items():  # cotangents as the samples were recorded with them
+        if n.startswith("out."):
+            given["d" + n[4:]] = np.cos(np.arange(math.prod(shape), dtype=np.float64)).reshape(shape)
+    # What is drawn is drawn by these; a sample makes nothing of it but its shape.
+    spec = (pathlib.Path(function.folder) / "spec.cpp").read_text()
+    for n, shape in re.findall(r'\{"(sample_numbers|seed)", DType::i64, (?:SHAPE_([0-9_]+)|\{\})', spec):
+        dims = [int(d) for d in shape.split("_") if d]
+        given[n] = np.arange(math.prod(dims)).reshape(dims)
+    if missing := function.missing(given):
+        return f"it takes {missing}"
+    got = function.call(given, scratch)
+    return got if isinstance(got, str) else {n: (t.shape, t.ravel().tolist()) for n, t in got.items()}
+
+
+def judge(function, numbers, kind, scratch):
+    """Why a built program does not give PyTorch's numbers ("out.") or gradients ("grad."); "" where it does."""
+    if function.failure:
+        return function.failure
+    got = called(function, numbers, scratch)
+    if isinstance(got, str):
+        return got
+    if kind == "grad.":
+        got = {n[1:]: t for n, t in got.items()}
+    return difference(got, {n.removeprefix(kind): t for n, t in numbers.items() if n.startswith(kind) and math.prod(t[0])}, COMPILED, kind == "grad.")
 
 
 def run(*command):
@@ -63,13 +100,12 @@ def called_in(program):
 
 
 def sample_files(archive, name, folder):
-    """Writes the sample's program and inputs; gives what is recorded of it, and the operators that it calls."""
+    """Writes the sample's program; gives what is recorded of it, and the operators that it calls."""
     inside = {entry.removeprefix(name + "/"): archive.read(entry) for entry in archive.namelist() if entry.startswith(name + "/")}
     numbers = read_tensors(inside.pop("numbers.safetensors"))
     with zipfile.ZipFile(folder / "model.pt2", "w") as model:
         for entry, content in {**SAME, **inside}.items():
             model.writestr("model/" + entry, content)
-    write_tensors(folder / "in.safetensors", {n[3:]: t for n, t in numbers.items() if n.startswith("in.")})
     program = inside["models/model.json"].decode()
     return numbers, called_in(program)
 
@@ -77,56 +113,113 @@ def sample_files(archive, name, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--thunderc", default="build/thunderc")
+    parser.add_argument("--runtime", type=pathlib.Path, default=pathlib.Path("build/runtime-lib"), help="of a build, for the programs")
     parser.add_argument("--only", default="")
     parser.add_argument("--page", type=pathlib.Path)
+    parser.add_argument("--to", type=pathlib.Path, help="keeps the programs there")
+    parser.add_argument("-j", "--jobs", type=int, default=2)
+    parser.add_argument("cmake", nargs="*")
     a = parser.parse_args()
-    verdicts, by_others, failures, passed, count = collections.defaultdict(list), collections.defaultdict(list), {}, 0, 0
+    with tempfile.TemporaryDirectory() as temporary:
+        a.to = (a.to or pathlib.Path(temporary)).resolve()
+        a.to.mkdir(parents=True, exist_ok=True)
+        count_all(a)
+
+
+class Sample:
+    """Numbers and a program of PyTorch's, and what thunderc makes of it."""
+
+    def __init__(self, name, numbers, model, options, to):
+        self.name, self.numbers, self.model, self.options, self.to = name, numbers, model, options, to
+        self.called, self.refused, self.compiled, self.differentiable, self.functions = set(), "", None, None, []
+
+    def emit(self, thunderc, scratch):
+        """Its programs; what they give has elements."""
+        results = [n[4:] for n, (shape, *_) in self.numbers.items() if n.startswith("out.") and math.prod(shape)]
+        for transform in ("forward", "vjp") if self.has_gradients() else ("forward",):
+            function = Function(f"{re.sub('[^A-Za-z0-9]', '_', self.name)}_{transform}", str(self.to / f"{self.name}_{transform}"))
+            taken = ["loss"] if transform == "vjp" and "loss" in results else results
+            emit(thunderc, str(self.model), function, [*self.options, "--transform", transform, "--output", ",".join(taken)], scratch)
+            self.functions.append(function)
+
+    def judge(self, scratch):
+        self.compiled = judge(self.functions[0], self.numbers, "out.", scratch)
+        if self.has_gradients():
+            self.differentiable = judge(self.functions[1], self.numbers, "grad.", scratch)
+
+    def has_gradients(self):
+        return any(n.startswith("grad.") for n in self.numbers)
+
+
+def samples_of(archive, only, folder):
+    for name in sorted({entry.split("/")[0] for entry in archive.namelist() if "/" in entry}):
+        if re.search(only, name):
+            at = folder / name
+            at.mkdir(exist_ok=True)
+            numbers, called = sample_files(archive, name, at)
+            out = Sample(name, numbers, at / "model.pt2", ["--seq", "4"] if name.endswith(".size") else [], folder)
+            out.called = called | {name.split(".")[0]}
+            yield out
+
+
+def groups_of(folder):
+    """Calls that are held against PyTorch's numbers and gradients by tests/frontend/pt2_operators_test.cpp."""
+    for path in sorted((ROOT / "tests/fixtures/pt2_operators").glob("*.pt2")):
+        with zipfile.ZipFile(path) as archive:
+            program = json.loads(archive.read("model/models/model.json"))
+        inputs = [i["user_input"]["arg"]["as_tensor"]["name"] for i in program["graph_module"]["signature"]["input_specs"] if "user_input" in i]
+        named = {f"inputs_{k}": name for k, name in enumerate(inputs)}
+        numbers = {}
+        for name, tensor in read_tensors(path.with_suffix(".safetensors").read_bytes()).items():
+            kind, _, rest = name.partition(".")
+            numbers[f"{kind}.{rest if kind == 'out' else named[rest]}"] = tensor
+        out = Sample(path.stem, numbers, path, [], folder)
+        out.called = called_in(json.dumps(program, separators=(",", ":")))
+        yield out
+
+
+def count_all(a):
     with zipfile.ZipFile(ROOT / "tests/fixtures/aten/samples.zip") as archive:
         about = json.loads(archive.read("core.json"))
-        core = about["core"]
-        names = sorted({entry.split("/")[0] for entry in archive.namelist() if "/" in entry})
-        for name in names:
-            if not re.search(a.only, name):
-                continue
-            with tempfile.TemporaryDirectory() as temporary:
-                folder = pathlib.Path(temporary)
-                numbers, called = sample_files(archive, name, folder)
-                model = [folder / "model.pt2"] + (["--seq", "4"] if name.endswith(".size") else [])
-                reasons = [run(a.thunderc, "run", *model, "--in", folder / "in.safetensors", "--out", folder / "out.safetensors")]
-                if not reasons[0]:
-                    found = read_tensors((folder / "out.safetensors").read_bytes())
-                    reasons[0] = difference(found, {n[4:]: t for n, t in numbers.items() if n.startswith("out.")})
-                for transform, to in (("forward", "f"), ("vjp", "g")):
-                    slopes = transform == "forward" or any(n.startswith("grad.") for n in numbers)
-                    reasons.append(run(a.thunderc, "emit", *model, "--transform", transform, "-o", folder / to) if slopes else None)
-            count += 1
-            passed += reasons[0] == ""
-            if any(reasons):
-                failures[name] = next(r for r in reasons if r)
-                print(name, reasons, flush=True)
-            operator = name.split(".")[0]
-            verdicts[operator].append(reasons)
-            for other in called - {operator} if reasons[0] == "" else ():
-                by_others[other].append(reasons)
-    # What these call is held against PyTorch's numbers and gradients as well (tests/frontend/pt2_operators_test.cpp).
-    for path in (ROOT / "tests/fixtures/pt2_operators").glob("*.pt2"):
-        with zipfile.ZipFile(path) as archive:
-            for name in called_in(archive.read("model/models/model.json").decode()):
-                by_others[name].append(["", "", ""])
-    marks = {}
-    for name in core:
-        reasons = verdicts.get(name) or by_others.get(name) or by_others.get(name + "_copy") or []
-        none = bool(reasons) and all(r[2] is None for r in reasons)
-        marks[name] = [any(r[k] == "" for r in reasons) for k in (0, 1)] + ["—" if none else any(r[2] == "" for r in reasons)]
+        samples = list(samples_of(archive, a.only, a.to))
+    groups = list(groups_of(a.to))
+    for sample in samples:
+        at = sample.model.parent
+        write_tensors(at / "in.safetensors", {n[3:]: t for n, t in sample.numbers.items() if n.startswith("in.")})
+        sample.refused = run(a.thunderc, "run", sample.model, *sample.options, "--in", at / "in.safetensors", "--out", at / "out.safetensors")
+        if not sample.refused:
+            found = read_tensors((at / "out.safetensors").read_bytes())
+            sample.refused = difference(found, {n[4:]: t for n, t in sample.numbers.items() if n.startswith("out.")})
+        if sample.refused:
+            print(f"{sample.name}: {sample.refused}", flush=True)
+    # Of each operator one sample, of its own where there is one, with gradients if any has them.
+    chosen = {}
+    for name in about["core"]:
+        own = [s for s in samples if s.name.split(".")[0] == name]
+        known = [s for s in own or samples + groups if not s.refused and {name, name + "_copy"} & s.called]
+        if known:
+            chosen[name] = next((s for s in known if s.has_gradients()), known[0])
+    built = list({s.name: s for s in chosen.values()}.values())
+    for sample in built:
+        sample.emit(a.thunderc, str(a.to))
+    build([f for s in built for f in s.functions], str(a.to), a.runtime.resolve(), a.jobs, a.cmake)
+    for sample in built:
+        sample.judge(str(a.to))
+        if sample.compiled or sample.differentiable:
+            print(f"{sample.name}, built: {sample.compiled or sample.differentiable}", flush=True)
+    marks = {name: [name in chosen, name in chosen and not chosen[name].compiled, name in chosen and chosen[name].differentiable == ""] for name in about["core"]}
+    for name, sample in chosen.items():
+        marks[name][2] = "—" if sample.differentiable is None else marks[name][2]
     spelled = {True: "yes", False: "no"}
-    rows = "\n".join(f"| {name} | " + " | ".join(spelled.get(m, m) for m in of) + " |" for name, of in marks.items())
-    totals = {word: sum(of[k] is True for of in marks.values()) for k, word in enumerate(("evaluated", "compiled"))}
-    print(f"{passed} of {count} samples of {len(verdicts)} operators; core: {len(marks)}, {totals}")
+    totals = {word: sum(of[k] is True for of in marks.values()) for k, word in enumerate(("evaluated", "compiled", "differentiable"))}
+    passed, operators = sum(not s.refused for s in samples), {s.name.split(".")[0] for s in samples}
+    print(f"{passed} of {len(samples)} samples of {len(operators)} operators; core: {len(marks)}, {totals}, without gradients: "
+          f"{sum(of[2] == '—' for of in marks.values())}; programs built: {sum(len(s.functions) for s in built)}")
     print({name: of for name, of in marks.items() if False in of})
     if a.page:
-        failed = "\n".join(f"| {name} | {reason} |" for name, reason in failures.items())
-        a.page.write_text(PAGE.format(version=about["torch"], core=len(marks), rows=rows, passed=passed, samples=count, share=100 * passed / max(count, 1),
-                                      operators=len(verdicts), failed=failed, **totals))
+        a.page.write_text(PAGE.format(version=about["torch"], core=len(marks), passed=passed, samples=len(samples), share=100 * passed / max(len(samples), 1),
+                                      rows="\n".join(f"| {name} | " + " | ".join(spelled.get(m, m) for m in of) + " |" for name, of in marks.items()),
+                                      operators=len(operators), failed="\n".join(f"| {s.name} | {s.refused} |" for s in samples if s.refused), **totals))
 
 
 PAGE = """\
@@ -135,9 +228,9 @@ PAGE = """\
 
 What `.pt2` files hold, by samples that are PyTorch's own (OpInfo), and some calls of which it has none, in `tests/fixtures/aten`. Of the {core}
 operators of core ATen (`torch.Tag.core`, PyTorch {version}; overloads together) {evaluated} are evaluated and {compiled} compiled.
-*Evaluated*: thunderc gives PyTorch's numbers; *compiled*: a program is written of it; *differentiable*: one with its gradients is, which are PyTorch's (—: it
-has none). Operators without a sample count where one of another's calls them, as it stands or as core ATen (`run_decompositions`), or where tests/fixtures/pt2_operators do. Each
-sample's numbers and gradients are held against PyTorch's by the project's tests.
+*Evaluated*: thunderc gives PyTorch's numbers; *compiled*: the program that it writes of a sample of the operator, built and run, gives them; *differentiable*: one
+with gradients gives PyTorch's (—: it has none). Operators without a sample stand in one of another's, as it is or as core ATen (`run_decompositions`), or in
+tests/fixtures/pt2_operators. Each sample's numbers and gradients are held against PyTorch's by the project's tests.
 
 Of {samples} samples of {operators} operators that thunderc has {passed} ({share:.1f}%) are evaluated as PyTorch does.
 

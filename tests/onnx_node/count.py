@@ -65,7 +65,7 @@ def page(cases, reasons, gradients):
     whole = {op for op, all_of in operators.items() if not any(r[0] for r in all_of)}
     bound = {op for op, all_of in operators.items() if not any(r[1] for r in all_of)} - whole
     stands, passed = (sum(1 for r in reasons if not r[k]) for k in (0, 1))
-    lines = ["<!-- Written by tests/onnx_node/count.py --page; not by hand. -->", "# Operators of ONNX", "",
+    lines = ["<!-- Written by tests/onnx_node/count.py --page; not by hand. -->", "# Operators of ONNX", "", "Those of ATen, which `.pt2` files hold, are in [aten.md](aten.md).", "",
              f"Of the {len(cases)} numeric cases that the ONNX project (version {onnx.__version__}, opset {FIRST_OPSET} and later) has of the "
              f"operators of its default domain, {stands} pass through `thunderc run` as they stand, and {passed} "
              f"({100 * passed / max(1, len(cases)):.1f}%) where what decides shapes is given by `--bind`. Cases of strings, sequences and "
