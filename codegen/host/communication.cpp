@@ -141,6 +141,7 @@ std::vector<Communication::Row> Communication::rows() const {
     std::vector<Row> out;
     auto one = [&](const Function& f, const Op* loop, const Op& op) {
         const std::int64_t layers = loop == nullptr ? 1 : loop_count(*loop);
+        const Function& caller = loop == nullptr ? f : caller_of(*module_, *loop);
         Row row;
         row.kind = *collective_of(op);
         row.name = op.attributes.string("name");
@@ -168,6 +169,7 @@ std::vector<Communication::Row> Communication::rows() const {
         row.when = flagged == "first_micro_step"                ? "in the first micro-step"
                    : flagged == "last_micro_step"               ? "in the last micro-step"
                    : loop == nullptr && f.name == norm_function ? "in the update"
+                   : caller.name == evaluate_function           ? "in an evaluation"
                                                                 : "";
         out.push_back(std::move(row));
     };

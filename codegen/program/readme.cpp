@@ -366,8 +366,12 @@ static std::int64_t bytes_in_turns(const Module& m) {
 // What matrices beside loops take turns in.
 static std::int64_t bytes_of_rooms(const Module& m) {
     std::map<std::int64_t, std::int64_t> rooms;
-    for (const Op& op : m.main().ops)
-        if (op.attributes.has("room")) rooms[op.attributes.integer("room")] = op.attributes.integer("room_bytes");
+    for (const Function& f : m.functions)
+        for (const Op& op : f.ops) {
+            if (!op.attributes.has("room")) continue;
+            std::int64_t& of_it = rooms[op.attributes.integer("room")];
+            of_it = std::max(of_it, op.attributes.integer("room_bytes"));
+        }
     std::int64_t bytes = 0;
     for (const auto& [room, of_it] : rooms) bytes += of_it;
     return bytes;

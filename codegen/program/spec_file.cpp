@@ -50,12 +50,9 @@ struct NotEvaluated {
 NotEvaluated not_evaluated(const Module& module) {
     if (module.find(evaluate_function) != nullptr) return {};
     const Function& step = module.main();
-    const std::string other_program = module.mesh.has_shards()
-                                          ? "thunderc train --dp, or for one rank, writes a program that is; or export "
-                                          : "export ";
-    const std::string in_eval_mode = other_program +
-                                     "the model in eval() mode as well, and evaluate what --save wrote with the "
-                                     "program of that: --init FILE --eval-only";
+    const std::string in_eval_mode =
+        "export the model in eval() mode as well, and evaluate what --save wrote with the "
+        "program of that: --init FILE --eval-only";
     for (const ArgInfo& info : step.argument_info) {
         if (is_seed(info)) return {"its forward pass draws random numbers, as for dropout", in_eval_mode};
         if (info.kind == ArgInfo::Kind::buffer)

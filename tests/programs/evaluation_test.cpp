@@ -26,8 +26,17 @@ const Case cases[] = {
     {"dp2_batch_norm", "batch_norm", "dyn.logits", "--batch 6 --dp 2", "", 2},
     {"batch_norm_straight", "batch_norm", "dyn.logits", "--batch 6 --no-roll", "--grad-accum 2"},
     {"dropout_straight", "dropout", "dynamo.logits", "--no-roll --recompute block", ""},
+    // Parameters are gathered for it: layers in turns, whole units, and two copies of the model.
+    {"fsdp2_batch_norm", "batch_norm", "dyn.logits", "--batch 6 --fsdp 2", "", 2},
+    {"fsdp2_mlp", "mlp", "dyn.logits", "--batch 2 --fsdp 2", "", 2},
+    {"fsdp2_dropout", "dropout", "dyn.logits", "--batch 1 --fsdp 2", "", 2},
+    {"fsdp2_dropout_always", "dropout", "dyn.logits", "--batch 1 --fsdp 2 --fsdp-reshard always", "", 2},
+    {"hsdp2x2_batch_norm_never", "batch_norm", "dyn.logits", "--batch 3 --hsdp 2x2 --fsdp-reshard never", "", 4},
+    {"fsdp2_dropout_never", "dropout", "dyn.logits", "--batch 1 --fsdp 2 --fsdp-reshard never", "", 2},
+    {"fsdp2_dropout_straight", "dropout", "dyn.logits", "--batch 1 --fsdp 2 --no-roll", "", 2},
     // Products of bf16, of 2^-9 each, some tens of them in a row.
     {"dropout_bf16", "dropout", "dyn.logits", "--batch 2 --dtype bf16", "", 1, 1e-2},
+    {"fsdp2_dropout_bf16", "dropout", "dyn.logits", "--batch 1 --dtype bf16 --fsdp 2", "", 2, 1e-2},
 };
 
 class Evaluated : public testing::TestWithParam<Case> {};
@@ -68,7 +77,7 @@ TEST_P(Evaluated, AsPyTorchDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Evaluated,
-                         testing::ValuesIn(in_short(cases, {"mlp", "dropout_dyn", "batch_norm_dyn"})),
+                         testing::ValuesIn(in_short(cases, {"mlp", "dropout_dyn", "batch_norm_dyn", "fsdp2_dropout"})),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace evaluation_test

@@ -74,7 +74,7 @@ class Replicas {
         order_parameters(buckets);
         last_ = scalar_argument(f, "last_micro_step");
         for (const Bucket& bucket : buckets)
-            if (bucket.layered) wrap_loops(module_, loop_body(loop_of(bucket)));
+            if (bucket.layered) wrap_loops(module_, f.name, loop_body(loop_of(bucket)));
         // From the last to the first: ops behind a bucket's place may move, those before it stay.
         for (std::size_t k = buckets.size(); k-- > 0;) {
             const std::string name = fmt::format("bucket_{}", k);

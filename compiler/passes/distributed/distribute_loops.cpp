@@ -19,11 +19,11 @@ std::optional<std::size_t> argument_index(const Function& f, Value v) {
     return static_cast<std::size_t>(at - f.arguments.begin());
 }
 
-bool called_by_loops_alone(const Module& module, const std::string& body) {
+bool called_by_loops_alone(const Module& module, const std::string& caller, const std::string& body) {
     for (const Function& f : module.functions)
         for (const Op& op : f.ops) {
             const bool called = is_function_call(op) && called_function(op) == body;
-            const bool elsewhere = is_loop_over(op, body) && f.name != module.main().name;
+            const bool elsewhere = is_loop_over(op, body) && f.name != caller;
             if (called || elsewhere) return false;
         }
     return true;
@@ -31,11 +31,11 @@ bool called_by_loops_alone(const Module& module, const std::string& body) {
 
 }  // namespace
 
-void wrap_loops(Module& module, const std::string& body_name) {
+void wrap_loops(Module& module, const std::string& caller, const std::string& body_name) {
     Function& body = *module.find(body_name);
     // Results that are arguments: the loop gives them itself, so that the layer need not copy them.
     std::vector<std::optional<std::size_t>> given(body.results.size());
-    if (called_by_loops_alone(module, body_name)) {
+    if (called_by_loops_alone(module, caller, body_name)) {
         std::vector<Value> kept;
         for (std::size_t r = 0; r < body.results.size(); ++r) {
             given[r] = argument_index(body, body.results[r]);
@@ -50,7 +50,7 @@ void wrap_loops(Module& module, const std::string& body_name) {
         names.push_back(body.info(v).name);
     }
     std::vector<Function> loops;
-    for (Op& op : module.main().ops) {
+    for (Op& op : module.find(caller)->ops) {
         if (!is_loop_over(op, body_name)) continue;
         Function loop;
         loop.name = module.unique_function_name(body_name + "_loop");

@@ -11,9 +11,9 @@
 
 namespace thunderc::distributing {
 
-// Each loop of `main` over `body` gets a body of its own, of kind "loop", that calls `body`. What `body` gave back of
-// its arguments alone it gives no more: the loop's body does.
-void wrap_loops(Module& module, const std::string& body);
+// Each loop of the function `caller` over `body` gets a body of its own, of kind "loop", that calls `body`. What `body`
+// gave back of its arguments alone it gives no more: the loop's body does.
+void wrap_loops(Module& module, const std::string& caller, const std::string& body);
 
 // Where a gradient of `forward_backward` comes from.
 struct GradientResult {

@@ -19,16 +19,22 @@
 namespace thunderc::distributing {
 namespace {
 
+// Of one function that reads parameters: the step's, which makes gradients of them, or evaluate, which makes none.
 class Shards {
   public:
-    Shards(Module& module, const DistributeOptions& options, Report& report)
-        : module_(module), options_(options), report_(report), units_(shard_units(module, options.mesh.shards)) {}
+    Shards(Module& module, const DistributeOptions& options, Report& report, std::string function,
+           std::vector<Unit> units)
+        : module_(module),
+          options_(options),
+          report_(report),
+          function_(std::move(function)),
+          units_(std::move(units)) {}
 
     void run() {
         std::set<std::string> bodies;
-        for (const Op& op : module_.main().ops)
+        for (const Op& op : main().ops)
             if (is_loop(op) && touches_layers(op)) bodies.insert(loop_body(op));
-        for (const std::string& body : bodies) wrap_loops(module_, body);
+        for (const std::string& body : bodies) wrap_loops(module_, function_, body);
         begin_main();
         for (std::size_t k = 0; k < main().ops.size(); ++k)
             if (is_loop(main().ops[k]) && touches_layers(main().ops[k])) loop(k);
@@ -36,7 +42,10 @@ class Shards {
         for (Unit& unit : units_)
             if (!unit.layered) whole_unit(unit);
         finish_main();
-        update_shards(module_, units_, options_.mesh);
+    }
+
+    // What the program says of its units.
+    void describe() {
         for (const Unit& unit : units_) {
             module_.units.push_back(unit.described());
             report_.done("unit", unit.name,
@@ -51,7 +60,8 @@ class Shards {
     }
 
   private:
-    Function& main() { return module_.main(); }
+    Function& main() { return *module_.find(function_); }
+    bool is_step() const { return function_ != evaluate_function; }
 
     bool touches_layers(const Op& op) const {
         for (const Unit& unit : units_)
@@ -63,14 +73,14 @@ class Shards {
 
     // ---- main: shards are its arguments ----
 
-    void begin_main() {
+    // Blocks overwrite: what is summed over micro-steps are shards.
+    void overwrite_gradients() {
         Function& f = main();
         for (std::size_t k = 0; k < f.arguments.size(); ++k) {
             const ArgInfo& info = f.argument_info[k];
             if (info.kind == ArgInfo::Kind::scalar && info.names.front() == "first_micro_step") first_ = f.arguments[k];
         }
         check(static_cast<bool>(first_), "a training step knows its first micro-step");
-        // Blocks overwrite: what is summed over micro-steps are shards.
         Builder b(f);
         std::vector<Op> ops = std::exchange(f.ops, {});
         overwrite_ = b.constant(ConstExpr::splat(Type::tensor(DType::boolean, {}), 1), "overwrite");
@@ -79,6 +89,11 @@ class Shards {
                 if (v == first_) v = overwrite_;
             f.ops.push_back(std::move(op));
         }
+    }
+
+    void begin_main() {
+        if (is_step()) overwrite_gradients();
+        Function& f = main();
         std::vector<Value> arguments;
         std::vector<ArgInfo> infos;
         bool parameters = false, gradients = false, narrow_copies = false;
@@ -109,7 +124,7 @@ class Shards {
         }
         f.arguments = std::move(arguments);
         f.argument_info = std::move(infos);
-        if (options_.mesh.has_copies()) {
+        if (is_step() && options_.mesh.has_copies()) {
             ArgInfo info;
             info.kind = ArgInfo::Kind::scalar;
             info.names = {"last_micro_step"};
@@ -236,6 +251,7 @@ class Shards {
         std::vector<std::pair<Value, std::size_t>> pieces, before_pieces;
         for (std::size_t k = 0; k < unit.parameters.size(); ++k) {
             const UnitParameter& p = unit.parameters[k];
+            if (!p.value) continue;
             values.push_back(p.value);
             pieces.emplace_back(p.value, k);
             if (!p.gradient) continue;
@@ -243,7 +259,7 @@ class Shards {
             before_pieces.emplace_back(p.gradient, k);
             gradients.push_back(p.result);
         }
-        if (unit.trained) {
+        if (!gradients.empty()) {
             insert(f, last_definition(f, gradients) + 1, [&](Builder& b) {
                 const auto [sum, token] = reduce(b, unit, pack(b, unit, gradients), unit.gradient_shard, first_, last_);
                 gradient_result(unit, b.op("await", {sum, token}));
@@ -451,7 +467,7 @@ class Shards {
             std::vector<Value> results;
             for (std::size_t k = 0; k < unit.parameters.size(); ++k) {
                 const UnitParameter& p = unit.parameters[k];
-                if (Value v = take(p.value)) pieces.emplace_back(v, k);
+                if (Value v = p.value ? take(p.value) : Value{}) pieces.emplace_back(v, k);
                 if (Value v = p.gradient ? take(p.gradient) : Value{}) before_pieces.emplace_back(v, k);
             }
             std::swap(body.ops, before);
@@ -526,7 +542,7 @@ class Shards {
         Gathering how;
         if (options_.reshard == "never") {
             how.slots = unit.count;
-            how.once = !again;
+            how.once = !again && is_step();
             how.resident = again ? unit.count : 0;
             return how;
         }
@@ -539,7 +555,8 @@ class Shards {
     Module& module_;
     const DistributeOptions& options_;
     Report& report_;
-    std::vector<Unit> units_;
+    std::string function_;
+    std::vector<Unit> units_;                // with what the function has of them
     std::map<std::string, bool> direction_;  // by unit: of the loop that read it last
     std::vector<std::pair<std::size_t, Op>> starts_;
     std::map<std::size_t, std::vector<Turn>> turns_;  // by unit
@@ -550,7 +567,13 @@ class Shards {
 }  // namespace
 
 Module distribute_shards(Module module, const DistributeOptions& options, Report& report) {
-    Shards(module, options, report).run();
+    const std::vector<Unit> units = shard_units(module, options.mesh.shards);
+    const std::vector<Unit> evaluated = units_of_evaluation(module, units);
+    Shards step(module, options, report, module.main().name, units);
+    step.run();
+    update_shards(module, units, options.mesh);
+    step.describe();
+    if (module.find(evaluate_function) != nullptr) Shards(module, options, report, evaluate_function, evaluated).run();
     return module;
 }
 

@@ -223,7 +223,9 @@ std::string gather_reason(const Op& op, std::int64_t layers) {
                                                  " lay, which has been read; overlaps computation that does not need it"
                                            : "gathered early: overlaps computation that does not need it; released "
                                              "when it has been read";
-    if (slots == 0) return "gathered in the first micro-step of a step; overlaps computation that does not need it";
+    if (slots == 0)
+        return fmt::format("gathered {}; overlaps computation that does not need it",
+                           op.operands.back() ? "in the first micro-step of a step" : "at the beginning");
     std::string out = op.operands.back() ? "in the first micro-step of a step" : "";
     if (op.attributes.integer("ahead", 0) > 0)
         out += fmt::format("{}overlaps the layer that is computed before it", out.empty() ? "" : "; ");

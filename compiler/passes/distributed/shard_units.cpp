@@ -235,6 +235,30 @@ std::vector<Unit> shard_units(const Module& module, std::int64_t shards) {
     return Units(module, shards).find();
 }
 
+std::vector<Unit> units_of_evaluation(const Module& module, std::vector<Unit> units) {
+    const Function* f = module.find(evaluate_function);
+    if (f == nullptr) return units;
+    std::set<Value> read;
+    for (const Op& op : f->ops) read.insert(op.operands.begin(), op.operands.end());
+    const auto argument = [f](ArgInfo::Kind kind, const std::string& name) {
+        for (std::size_t k = 0; k < f->arguments.size(); ++k)
+            if (f->argument_info[k].kind == kind && f->argument_info[k].names.front() == name) return f->arguments[k];
+        return Value{};
+    };
+    for (Unit& unit : units)
+        for (UnitParameter& p : unit.parameters) {
+            const std::string& name = p.info.names.front();
+            const Value parameter = argument(ArgInfo::Kind::parameter, name);
+            p.value = parameter;
+            if (unit.with_narrow_copy) {
+                check(!parameter || !read.contains(parameter), name + " is read beside its narrow copy");
+                p.value = argument(ArgInfo::Kind::state, state_name(narrow_copy_state, name));
+            }
+            p.gradient = p.result = {};
+        }
+    return units;
+}
+
 void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& mesh) {
     Function& old = *module.find(update_function);
     const Op* step = nullptr;

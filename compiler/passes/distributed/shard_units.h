@@ -41,6 +41,9 @@ struct Unit {
 // its own, with those that have to lie beside it. What is frozen has units of its own.
 std::vector<Unit> shard_units(const Module& module, std::int64_t shards);
 
+// The same units with what the function `evaluate` has of them, where there is one: its arguments, and no gradients.
+std::vector<Unit> units_of_evaluation(const Module& module, std::vector<Unit> units);
+
 // The function `update` on shards: each rank steps its own, and the norm of all gradients is a sum over ranks.
 void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& mesh);
 

@@ -165,8 +165,8 @@ class FunctionLowering {
     bool gathers_in_loops() const {
         for (const Function& f : module_.functions)
             for (const Op& op : f.ops)
-                if (is_start(op, Collective::all_gather) || is_collective(op, Collective::all_gather))
-                    return reaches(f);
+                if ((is_start(op, Collective::all_gather) || is_collective(op, Collective::all_gather)) && reaches(f))
+                    return true;
         return false;
     }
     // Units that stand alone and are gathered in every micro-step.
@@ -393,34 +393,51 @@ class UnitPlaces {
     explicit UnitPlaces(Module& module) : module_(module) {}
 
     UnitMemory run() {
-        for (Function& f : module_.functions) {
-            if (f.is_kernel()) continue;
-            for (const Op& op : f.ops) {
-                if (is_collective(op, Collective::all_gather))
-                    place(f, op, Arena::gathered, memory_.gathered);
-                else if (is_unwritten(op) || is_pack(op))
-                    place(f, op, Arena::unit_gradients, memory_.gradients);
-            }
-        }
+        // A place is as large as the largest that comes there: an evaluation has other units in a room.
+        each([this](Function& f, const Op& op, Arena arena) {
+            std::int64_t& bytes = bytes_[key(op, arena)];
+            bytes = std::max(bytes, bytes_of_slot(f, op) * std::max<std::int64_t>(slots_of(op), 1));
+        });
+        each([this](Function& f, const Op& op, Arena arena) {
+            std::int64_t& end = arena == Arena::gathered ? memory_.gathered : memory_.gradients;
+            const auto [at, fresh] = places_.try_emplace(key(op, arena), end);
+            if (fresh) end += bytes_.at(at->first);
+            const std::int64_t slots = slots_of(op);
+            f.info(op.results[0]).placement = {arena, at->second, slots > 0 ? bytes_of_slot(f, op) : 0, {}, {}, slots};
+        });
         return memory_;
     }
 
   private:
-    void place(Function& f, const Op& op, Arena arena, std::int64_t& end) {
-        const Value v = op.results[0];
-        const bool in_room = op.attributes.has("room");
-        const std::int64_t bytes = aligned(in_room ? op.attributes.integer("room_bytes") : bytes_of(f.type(v)));
-        const std::int64_t slots = op.attributes.integer("slots", 0);
-        const std::string place = in_room ? " room " + std::to_string(op.attributes.integer("room"))
-                                          : op.attributes.string("unit");  // no unit's name has a space in front
-        auto [at, fresh] = places_.try_emplace({arena, place}, end);
-        if (fresh) end += bytes * std::max<std::int64_t>(slots, 1);
-        f.info(v).placement = {arena, at->second, slots > 0 ? bytes : 0, {}, {}, slots};
+    using Key = std::pair<Arena, std::string>;
+
+    template <typename Visit>
+    void each(Visit visit) {
+        for (Function& f : module_.functions) {
+            if (f.is_kernel()) continue;
+            for (const Op& op : f.ops) {
+                if (is_collective(op, Collective::all_gather))
+                    visit(f, op, Arena::gathered);
+                else if (is_unwritten(op) || is_pack(op))
+                    visit(f, op, Arena::unit_gradients);
+            }
+        }
+    }
+
+    static Key key(const Op& op, Arena arena) {
+        return {arena, op.attributes.has("room") ? " room " + std::to_string(op.attributes.integer("room"))
+                                                 : op.attributes.string("unit")};  // which begins with no space
+    }
+    static std::int64_t slots_of(const Op& op) { return op.attributes.integer("slots", 0); }
+    static std::int64_t bytes_of_slot(const Function& f, const Op& op) {
+        return aligned(op.attributes.has("room") ? op.attributes.integer("room_bytes")
+                                                 : bytes_of(f.type(op.results[0])));
     }
 
     Module& module_;
     UnitMemory memory_;
-    std::map<std::pair<Arena, std::string>, std::int64_t> places_;
+    std::map<Key, std::int64_t> bytes_;   // of a place
+    std::map<Key, std::int64_t> places_;  // where it begins
 };
 
 }  // namespace

@@ -142,6 +142,46 @@ func @layer(%dy: f32[4,4], %w: f32[4,4], %before: f32[4,4], %first: bool[]) -> (
 }
 )";
 
+// What is evaluated between steps reads shards, too: gathered whatever the micro-step, and nothing is summed.
+TEST(DistributeShards, AnEvaluationGathersWhatItReads) {
+    const std::string evaluate = R"(func @evaluate(
+    %x: f32[4,4] input "x",
+    %w: 3 x f32[4,4] parameter "layers.{0..2}.w",
+    %scale: f32[4] parameter "scale") -> (%b "y") {
+  %a = mul(%x, %scale) : f32[4,4]
+  %b = repeat(%a, %w) {body = "layer_evaluation", carried = 1, n = 3, per_layer = 1, reverse = false} : f32[4,4]
+}
+func @layer_evaluation(%x: f32[4,4], %w: f32[4,4]) -> (%y) {
+  %y = mul(%x, %w) : f32[4,4]
+}
+)";
+    const Module m = distributed(matrices + evaluate, {.mesh = {.replicas = 1, .shards = 2}});
+    const Module without = distributed(matrices, {.mesh = {.replicas = 1, .shards = 2}});
+    for (const char* name : {"forward_backward", "update", "layer", "layer_loop"})
+        EXPECT_EQ(function_text(m, name), function_text(without, name));
+    EXPECT_EQ(m.units.size(), without.units.size());
+    EXPECT_EQ(function_text(m, "layer_evaluation"), function_text(parsed(matrices + evaluate), "layer_evaluation"));
+    EXPECT_EQ(function_text(m, "evaluate"), R"(func @evaluate(
+    %x: f32[4,4] input "x",
+    %layers: 3 x f32[32] parameter "layers.{0..2}",
+    %norms: f32[32] parameter "norms") -> (%b "y") {
+  %norms_1, %sent = all_gather_start(%norms, _) {group = "shard", name = "norms", ranks = 2, unit = "norms", what = "all vectors"} : f32[64], token
+  %norms_2 = await(%norms_1, %sent) : f32[64]
+  %scale = unpack(%norms_2) {dims = [4], offset = 0} : f32[4]
+  %a = mul(%x, %scale) : f32[4,4]
+  %b = repeat(%a, %layers) {body = "layer_evaluation_loop", carried = 1, n = 3, per_layer = 1, reverse = false} : f32[4,4]
+}
+)");
+    EXPECT_EQ(function_text(m, "layer_evaluation_loop"),
+              R"(func @layer_evaluation_loop(%x: f32[4,4], %layers: f32[32]) -> (%y) kind "loop" {
+  %layers_1, %sent = all_gather_start(%layers, _) {group = "shard", name = "layers", ranks = 2, resident = 0, slots = 2, unit = "layers", what = "layers"} : f32[64], token
+  %layers_2 = await(%layers_1, %sent) : f32[64]
+  %w = unpack(%layers_2) {dims = [4, 4], offset = 0} : f32[4,4]
+  %y = call(%x, %w) {callee = "layer_evaluation"} : f32[4,4]
+}
+)");
+}
+
 TEST(DistributeShards, LayersAreGatheredAndTheirGradientsSummedAroundTheCall) {
     const Module m = distributed(matrices, {.mesh = {.replicas = 1, .shards = 2}});
     const std::string all = to_string(m, {.provenance = false});

@@ -12,8 +12,8 @@
 namespace thunderc {
 namespace add_evaluation_test {
 
-Module with_evaluation(const std::string& text, Report& report, bool function = true) {
-    Module module = add_evaluation(parsed(text), {.function = function}, report);
+Module with_evaluation(const std::string& text, Report& report, EvaluationOptions options = {}) {
+    Module module = add_evaluation(parsed(text), options, report);
     verify(module);
     return module;
 }
@@ -159,7 +159,7 @@ TEST(AddEvaluation, ThereIsNoneWhereTheForwardPassIsOne) {
     Report report;
     EXPECT_EQ(with_evaluation(tokens, report).find(evaluate_function), nullptr);
     // Nor where there is to be none.
-    EXPECT_EQ(with_evaluation(classifier, report, false).find(evaluate_function), nullptr);
+    EXPECT_EQ(with_evaluation(classifier, report, {.function = false}).find(evaluate_function), nullptr);
     EXPECT_EQ(with_evaluation(R"(
 func @main(%x: f32[4] input "x" {batched}, %w: f32[4] parameter "w") -> (%loss "loss") {
   %y = mul(%x, %w) : f32[4]
@@ -207,6 +207,21 @@ func @main(
     EXPECT_EQ(untold.find(evaluate_function), nullptr);
     EXPECT_EQ(notes(report),
               "declined evaluate: not every buffer that the model moves is a statistic of a batch norm\n");
+}
+
+// Of a model that drops nothing it is there where it is asked for.
+TEST(AddEvaluation, ThereIsOneWhereItIsAskedFor) {
+    const std::string text = R"(
+func @main(
+    %x: f32[4] input "x" {batched},
+    %w: f32[4] parameter "w") -> (%loss "loss") {
+  %y = mul(%x, %w) : f32[4]
+  %loss = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
+}
+)";
+    Report report;
+    EXPECT_EQ(with_evaluation(text, report).find(evaluate_function), nullptr);
+    EXPECT_NE(with_evaluation(text, report, {.always = true}).find(evaluate_function), nullptr);
 }
 
 // It is an entry of its own, which the passes of a step leave as it is.
