@@ -168,6 +168,10 @@ def groups():
         other=lambda x, w: torch.cond(torch.tensor(3) < 2, lambda x, w: (x @ w).sin(), lambda x, w: x.cos(), (x, w)),
         running=lambda x, w, b: scanned(x, w, b)[0], states=lambda x, w, b: scanned(x, w, b)[1], backwards=lambda x, w, b: scanned(x, w, b, reverse=True)[1],
         counted=lambda x: while_loop(lambda k, x: k < 3, lambda k, x: (k + 1, x.sin() * 1.5), (torch.tensor(0), x.detach()))[1]))
+    out["grids"] = ({"theta": normal(2, 2, 3), "solid": normal(1, 3, 4), "image": normal(2, 3, 4, 5)}, dict(
+        places=lambda theta: F.affine_grid(theta, [2, 3, 4, 5], align_corners=False), aligned=lambda theta: F.affine_grid(theta, [2, 3, 1, 5], align_corners=True),
+        places_of_solids=lambda solid: F.affine_grid(solid, [1, 2, 2, 3, 4], align_corners=False),
+        moved=lambda theta, image: F.grid_sample(image, F.affine_grid(0.2 * theta, [2, 3, 3, 3], align_corners=False), align_corners=False)))
     return out
 
 

@@ -108,6 +108,14 @@ TEST(TorchScript, ListsTuplesAndGradients) {
 )");
 }
 
+// l += [x] is the list itself, longer.
+TEST(TorchScript, ListsThatAreAddedTo) {
+    EXPECT_EQ(body(forward("    l = [x]\n"
+                           "    k = torch.add_(l, [x])\n"
+                           "    return torch.cat(l, -1)\n")),
+              "  %concat = concat(%x, %x) {axis = 1} : f32[2,4]\n");
+}
+
 // By the storages that tensors share; bytes in whatever order of a storage.
 TEST(TorchScript, TiedAndFrozenParameters) {
     Entries entries = script_of("  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n    return x\n");

@@ -9,6 +9,7 @@
 #include "compiler/frontend/aten/windows.h"
 #include "compiler/frontend/shared/grid_sample.h"
 #include "compiler/frontend/shared/pooling.h"
+#include "compiler/frontend/shared/products.h"
 #include "compiler/frontend/shared/resize.h"
 
 namespace thunderc::aten {
@@ -358,6 +359,43 @@ void grid_sampler_op(Node& n) {
     n.give(grid_sampled(n.b(), n.tensor("input"), n.tensor("grid"), form));
 }
 
+// Where each place of a result lies: the last dimension first, from -1 to 1 between the outer edges, or the middles of
+// the outer elements where they are aligned, times a matrix for each image.
+void affine_grid(Node& n) {
+    Builder& b = n.b();
+    const Dims size = n.integers("size").value_or(Dims{}), theta = n.type("theta").dims;
+    const std::size_t spatial = size.size() < 2 ? 0 : size.size() - 2;
+    const Dims image(size.end() - static_cast<std::ptrdiff_t>(spatial), size.end());
+    const auto columns = static_cast<std::int64_t>(spatial) + 1;
+    if ((spatial != 2 && spatial != 3) || theta != Dims{size[0], columns - 1, columns})
+        n.fail("the matrices of an affine grid do not fit its size", {}, fmt::format("for [{}]", to_string(size)),
+               to_string(n.type("theta")));
+    constexpr std::int64_t most_places = std::int64_t{1} << 22U;  // a program has them as numbers
+    if (std::any_of(image.begin(), image.end(), [](std::int64_t d) { return d < 1; }) ||
+        element_count(image) > most_places)
+        n.fail(fmt::format("an affine grid of [{}] places", to_string(image)), "choose another size");
+    const bool aligned = n.boolean("align_corners", false);
+    const std::int64_t count = element_count(image);
+    Tensor places(Type::tensor(n.type("theta").dtype, {1, count, columns}));
+    for (std::int64_t place = 0; place < count; ++place) {
+        std::int64_t rest = place;
+        for (std::int64_t d = 0; d < columns - 1; ++d) {
+            const std::int64_t extent = image[spatial - 1 - static_cast<std::size_t>(d)];
+            const auto at = static_cast<double>(rest % extent), last = static_cast<double>(extent - 1);
+            rest /= extent;
+            const double edge = aligned ? 1 : last / (last + 1);
+            places.f[static_cast<std::size_t>(place * columns + d)] = last == 0 ? 0 : (2 * at / last - 1) * edge;
+        }
+        places.f[static_cast<std::size_t>(place * columns + columns - 1)] = 1;
+    }
+    const Value grid =
+        numpy_matmul(b, b.constant(ConstExpr::dense(std::move(places))), b.transpose(n.tensor("theta"), {0, 2, 1}));
+    Dims dims{size[0]};
+    dims.insert(dims.end(), image.begin(), image.end());
+    dims.push_back(columns - 1);
+    n.give(b.reshape(grid, dims));
+}
+
 constexpr OpImporter window_importers[] = {
     {"convolution", convolution_op},
     {"_convolution", convolution_op},
@@ -385,6 +423,7 @@ constexpr OpImporter window_importers[] = {
     {"adaptive_max_pool1d", adaptive_max_pool},
     {"adaptive_max_pool2d", adaptive_max_pool},
     {"adaptive_max_pool3d", adaptive_max_pool},
+    {"affine_grid_generator", affine_grid},
     {"grid_sampler", grid_sampler_op},
     {"grid_sampler_2d", grid_sampler_op},
     {"grid_sampler_3d", grid_sampler_op},

@@ -437,7 +437,7 @@ const std::map<std::string_view, Builtin>& list_functions() {
         {"append", append},    {"extend", extend},       {"insert", insert},         {"pop", pop},
         {"clear", clear},      {"reverse", reverse},     {"copy", copied_list},      {"list", copied_list},
         {"len", length},       {"__getitem__", item_at}, {"_set_item", set_item},    {"slice", slice_of_list},
-        {"add", joined_lists}, {"mul", repeated_list},   {"__contains__", contains},
+        {"add", joined_lists}, {"mul", repeated_list},   {"__contains__", contains}, {"add_", extend},
     };
     return table;
 }
