@@ -11,10 +11,6 @@ Executor convolutions_executor() {
                 if (op.name != "convolution" && op.name != "convolution_backward_input" &&
                     op.name != "convolution_backward_weight")
                     return "";
-                for (const std::vector<Value>* values : {&op.operands, &op.results})
-                    for (Value v : *values)
-                        if (v && is_float(function.type(v).dtype) && function.type(v).dtype != DType::f32)
-                            return "the runtime API's convolutions are of f32";
                 if (op_def(op.name).call(op, function).function.empty())
                     return "the runtime API's convolutions are of three dimensions at most";
                 return std::nullopt;

@@ -6,9 +6,8 @@
 // What computes in floating point takes f32 and narrow types, adds up in f32, and rounds once what is narrow. On every
 // device (call_types.h checks it):
 //
-//   products         factors are of one type, the result is of theirs or f32; a residual and pre_activation are of the
-//                    result's type, a bias is of that or f32, its gradient of dy's or f32
-//   convolutions     f32
+//   products, also   factors are of one type, the result is of theirs or f32; a residual and pre_activation are of the
+//   of convolutions  result's type, a bias is of that or f32, its gradient of dy's or f32
 //   attention        q, k, v, out, and their gradients are of one type; lse is f32
 //   embedding        y is of the table's type; the table's gradient of dy's, or f32
 //   cross entropy    dlogits are of the type of logits; loss, dloss and lse are f32

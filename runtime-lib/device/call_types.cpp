@@ -90,23 +90,17 @@ void check_types(const Matmul& call) {
 
 void check_types(const ConvolutionForward& call) {
     const Types types{"convolution_forward"};
-    types.is("y", call.y, DType::f32);
-    types.is("x", call.x, DType::f32);
-    types.is("weight", call.weight, DType::f32);
+    types.product("x", call.x, "weight", call.weight, "y", call.y);
 }
 
 void check_types(const ConvolutionBackwardInput& call) {
     const Types types{"convolution_backward_input"};
-    types.is("dx", call.dx, DType::f32);
-    types.is("dy", call.dy, DType::f32);
-    types.is("weight", call.weight, DType::f32);
+    types.product("dy", call.dy, "weight", call.weight, "dx", call.dx);
 }
 
 void check_types(const ConvolutionBackwardWeight& call) {
     const Types types{"convolution_backward_weight"};
-    types.is("dweight", call.dweight, DType::f32);
-    types.is("dy", call.dy, DType::f32);
-    types.is("x", call.x, DType::f32);
+    types.product("dy", call.dy, "x", call.x, "dweight", call.dweight);
 }
 
 void check_types(const AttentionForward& call) {

@@ -13,6 +13,7 @@
 
 #include "comm/nccl/kernels.h"
 #include "device/api.h"
+#include "device/convolution/widened.h"
 #include "device/cuda/convolution/convolution.h"
 #include "device/cuda/gemm/epilogue.h"
 #include "device/reference.h"
@@ -434,6 +435,34 @@ TEST_F(Bundled, GradientsOfWeightsAreAddedToWhatIsThere) {
         add_to(to.data(), from.data(), static_cast<std::int64_t>(elements), stream);
         for (std::size_t i = 0; i < elements; ++i) EXPECT_EQ(to[i], sums[i] + more[i]);
     }
+}
+
+template <typename T, typename Narrow>
+void expect_copies(const std::vector<float>& numbers, Narrow&& to_narrow, Stream& stream) {
+    std::vector<T> narrow;
+    for (const float x : numbers) narrow.push_back(to_narrow(x));
+    const auto n = static_cast<std::int64_t>(numbers.size()) - 3;
+    Buffer<T> from("from", narrow), back("back", narrow), added("added", narrow);
+    Buffer<float> wide("wide", static_cast<std::size_t>(n));
+    widen(wide.data(), Input(from.data()), 2, n, stream);
+    for (std::int64_t i = 0; i < n; ++i)
+        EXPECT_EQ(wide[static_cast<std::size_t>(i)], to_float(narrow[static_cast<std::size_t>(i + 2)]));
+    Buffer<float> sums("sums", numbers);
+    round_to(Output(back.data()), 2, sums.data(), n, WriteMode::overwrite, stream);
+    round_to(Output(added.data()), 2, sums.data(), n, WriteMode::add, stream);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const bool inside = i >= 2 && i < 2 + static_cast<std::size_t>(n);
+        const float was = to_float(narrow[i]), sum = inside ? numbers[i - 2] : 0;
+        EXPECT_EQ(to_float(back[i]), inside ? to_float(to_narrow(sum)) : was) << i;
+        EXPECT_EQ(to_float(added[i]), inside ? to_float(to_narrow(was + sum)) : was) << i;
+    }
+}
+
+TEST_F(Bundled, NarrowConvolutionsHaveCopiesInF32) {
+    expect_copies<bf16>(
+        random(600), [](float x) { return to_bf16(x); }, stream);
+    expect_copies<f16>(
+        random(600), [](float x) { return to_f16(x); }, stream);
 }
 
 // Those of the CPU, of which tests/runtime/kernels/random_test.cpp tells more.

@@ -15,18 +15,26 @@ struct Part {
     float *seen, *by_steps;     // (rows, channels * window), (rows, M)
 };
 
-// Calls body(part, first image) for all images, as many at a time as have so many elements seen, or one. The matrices
-// lie in the workspace.
+// As many images at a time as have so many elements seen, or one.
+inline std::int64_t images_of_part(const ConvolutionForm& f, std::int64_t elements_at_once) {
+    const std::int64_t elements = f.steps() * f.C * count(f.window);
+    return std::clamp<std::int64_t>(elements_at_once / std::max<std::int64_t>(1, elements), 1, f.N);
+}
+// What the matrices take of the workspace.
+inline std::size_t bytes_of_parts(const ConvolutionForm& f, std::int64_t elements_at_once) {
+    const std::int64_t rows = images_of_part(f, elements_at_once) * f.steps();
+    return static_cast<std::size_t>(rows * (f.C * count(f.window) + f.M)) * sizeof(float);
+}
+
+// Calls body(part, first image) for all images. The matrices lie in the workspace, behind `taken` bytes of it that are
+// in use.
 template <typename Body>
-void in_parts(const ConvolutionForm& f, std::int64_t elements_at_once, Stream& stream, Body&& body) {
-    const std::int64_t columns = f.C * count(f.window), steps = f.steps();
-    const std::int64_t most =
-        std::clamp<std::int64_t>(elements_at_once / std::max<std::int64_t>(1, steps * columns), 1, f.N);
-    auto* seen = reinterpret_cast<float*>(
-        stream.workspace(static_cast<std::size_t>(most * steps * (columns + f.M)) * sizeof(float)));
+void in_parts(const ConvolutionForm& f, std::int64_t elements_at_once, std::size_t taken, Stream& stream, Body&& body) {
+    const std::int64_t steps = f.steps(), most = images_of_part(f, elements_at_once);
+    auto* seen = reinterpret_cast<float*>(stream.workspace(taken + bytes_of_parts(f, elements_at_once)) + taken);
     for (std::int64_t n = 0; n < f.N; n += most) {
         const std::int64_t images = std::min(most, f.N - n);
-        body(Part{images, images * steps, seen, seen + most * steps * columns}, n);
+        body(Part{images, images * steps, seen, seen + most * steps * f.C * count(f.window)}, n);
     }
 }
 

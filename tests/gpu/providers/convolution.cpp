@@ -197,12 +197,14 @@ void time_layer(const char* name, const ConvolutionForm& f, const Provider& prov
 int run(bool with_cudnn) {
     Device device;
     Stream stream(device);
-    const Provider rows{"rows", [](const ConvolutionForward& c, Stream& s) { return convolution_by_rows(c, s), true; },
-                        [](const ConvolutionBackwardInput& c, Stream& s) { return convolution_by_rows(c, s), true; },
-                        [](const ConvolutionBackwardWeight& c, Stream& s) { return convolution_by_rows(c, s), true; }};
-    const Provider cudnn{"cuDNN", [](const ConvolutionForward& c, Stream& s) { return cudnn_convolution(c, s); },
-                         [](const ConvolutionBackwardInput& c, Stream& s) { return cudnn_convolution(c, s); },
-                         [](const ConvolutionBackwardWeight& c, Stream& s) { return cudnn_convolution(c, s); }};
+    const Provider rows{
+        "rows", [](const ConvolutionForward& c, Stream& s) { return convolution_by_rows(c, 0, s), true; },
+        [](const ConvolutionBackwardInput& c, Stream& s) { return convolution_by_rows(c, 0, s), true; },
+        [](const ConvolutionBackwardWeight& c, Stream& s) { return convolution_by_rows(c, 0, s), true; }};
+    const Provider cudnn{
+        "cuDNN", [](const ConvolutionForward& c, Stream& s) { return cudnn_convolution(c, false, 0, s); },
+        [](const ConvolutionBackwardInput& c, Stream& s) { return cudnn_convolution(c, false, 0, s); },
+        [](const ConvolutionBackwardWeight& c, Stream& s) { return cudnn_convolution(c, false, 0, s); }};
     bool good = true;
     for (const Case& c : cases) {
         if (with_cudnn) good = check(c, cudnn, c.must_cudnn, device, stream) && good;

@@ -155,7 +155,7 @@ std::vector<TypesCase> types_of_products() {
          }},
         {"convolution_forward",
          "y, x, weight",
-         {"fff"},
+         {"fff", "fbb", "bbb"},
          [](const std::string& t, Stream& stream) {
              T y(t[0], 4, 0), x(t[1], 4, 2), weight(t[2], 1, 3);
              convolution_forward({.y = y, .x = x, .weight = weight, .form = one_filter}, stream);
@@ -163,7 +163,7 @@ std::vector<TypesCase> types_of_products() {
          }},
         {"convolution_backward_input",
          "dx, dy, weight",
-         {"fff"},
+         {"fff", "fbb", "bbb"},
          [](const std::string& t, Stream& stream) {
              T dx(t[0], 4, 0), dy(t[1], 4, 2), weight(t[2], 1, 3);
              convolution_backward_input({.dx = dx, .dy = dy, .weight = weight, .form = one_filter}, stream);
@@ -171,7 +171,7 @@ std::vector<TypesCase> types_of_products() {
          }},
         {"convolution_backward_weight",
          "dweight, dy, x",
-         {"fff"},
+         {"fff", "fbb", "bbb"},
          [](const std::string& t, Stream& stream) {
              T dweight(t[0], 1, 0), dy(t[1], 4, 2), x(t[2], 4, 3);
              convolution_backward_weight({.dweight = dweight, .dy = dy, .x = x, .form = one_filter}, stream);

@@ -2,6 +2,8 @@
 // Convolutions against the sums of their definition in fp64: of every form, however they are computed.
 #include "check.h"
 #include "device/api.h"
+#include "device/cpu/bf16.h"
+#include "device/cpu/f16.h"
 
 namespace thunder {
 namespace convolution_test {
@@ -180,6 +182,105 @@ TEST_P(Convolution, BackwardWeight) {
             expect(out, expected, form.N * form.steps());
         });
     }
+}
+
+template <typename T>
+T narrowed(float x) {
+    if constexpr (std::is_same_v<T, bf16>)
+        return to_bf16(x);
+    else if constexpr (std::is_same_v<T, f16>)
+        return to_f16(x);
+    else
+        return x;
+}
+template <typename T>
+std::vector<T> narrowed(const std::vector<float>& numbers) {
+    std::vector<T> out;
+    for (const float x : numbers) out.push_back(narrowed<T>(x));
+    return out;
+}
+template <typename T>
+double value(T x) {
+    if constexpr (std::is_same_v<T, float>)
+        return static_cast<double>(x);
+    else
+        return static_cast<double>(to_float(x));
+}
+
+// Half a unit in the last place of a result of this type, of what it is.
+template <typename T>
+constexpr double rounding = std::is_same_v<T, bf16>  ? 0x1p-8
+                            : std::is_same_v<T, f16> ? 0x1p-11
+                                                     : 0;
+
+// The three calls with factors of T and results of R, against the sums of the narrow numbers: rounded once.
+template <typename T, typename R>
+void expect_narrow(const Case& c, const std::vector<float>& x0, const std::vector<float>& weight0,
+                   const std::vector<float>& y0) {
+    const ConvolutionForm& form = c.form;
+    const std::vector<T> x = narrowed<T>(x0), weight = narrowed<T>(weight0), y = narrowed<T>(y0);
+    std::vector<double> of_y(y.size()), of_x(x.size()), of_weight(weight.size());
+    for_each_product(form, [&](std::int64_t i, std::int64_t k, std::int64_t o) {
+        const double xi = value(x[static_cast<std::size_t>(i)]), wk = value(weight[static_cast<std::size_t>(k)]),
+                     yo = value(y[static_cast<std::size_t>(o)]);
+        of_y[static_cast<std::size_t>(o)] += xi * wk;
+        of_x[static_cast<std::size_t>(i)] += yo * wk;
+        of_weight[static_cast<std::size_t>(k)] += yo * xi;
+    });
+    const auto expect_rounded = [&](const std::vector<R>& got, const std::vector<double>& expected,
+                                    std::int64_t terms) {
+        const double size = std::sqrt(static_cast<double>(terms));
+        for (std::size_t k = 0; k < got.size(); ++k) {
+            const double of_sum = 1.2e-7 * (size + 4) * (size + 1 + std::abs(expected[k]));  // as in expect()
+            ASSERT_NEAR(value(got[k]), expected[k], of_sum + rounding<R> * (std::abs(expected[k]) + of_sum))
+                << c.name << " at " << k;
+        }
+    };
+    Device device(2);
+    Stream stream(device);
+    std::vector<R> made(y.size());
+    convolution_forward({.y = made.data(), .x = x.data(), .weight = weight.data(), .form = form}, stream);
+    expect_rounded(made, of_y, form.depth());
+    made.assign(x.size(), R{});
+    convolution_backward_input({.dx = made.data(), .dy = y.data(), .weight = weight.data(), .form = form}, stream);
+    expect_rounded(made, of_x, form.M / form.groups * count(form.window));
+    for (const WriteMode mode : {WriteMode::overwrite, WriteMode::add}) {
+        made = narrowed<R>(weight0);
+        if (mode == WriteMode::add)
+            for (std::size_t k = 0; k < made.size(); ++k) of_weight[k] += value(made[k]);
+        convolution_backward_weight({.dweight = made.data(), .dy = y.data(), .x = x.data(), .mode = mode, .form = form},
+                                    stream);
+        expect_rounded(made, of_weight, form.N * form.steps());
+    }
+}
+
+TEST_P(Convolution, OfNarrowTypes) {
+    expect_narrow<bf16, bf16>(GetParam(), x, weight, y);
+    expect_narrow<f16, float>(GetParam(), x, weight, y);
+}
+
+// So many elements that each image has its copy in f32 by itself.
+TEST(LargeConvolution, OfNarrowTypesGoesThroughItsImages) {
+    constexpr std::int64_t elements = std::int64_t{12} << 20;
+    const ConvolutionForm form{
+        .N = 3, .C = 1, .M = 1, .in = {1, 1, elements}, .out = {1, 1, elements}, .window = {1, 1, 1}};
+    std::vector<bf16> x(3 * elements), y(3 * elements);
+    for (std::int64_t i = 0; i < 3 * elements; ++i) x[static_cast<std::size_t>(i)] = to_bf16(static_cast<float>(i % 8));
+    const std::vector<bf16> weight = {to_bf16(2)};
+    Device device(2);
+    Stream stream(device);
+    convolution_forward({.y = y.data(), .x = x.data(), .weight = weight.data(), .form = form}, stream);
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < 3 * elements; ++i)
+        wrong += to_float(y[static_cast<std::size_t>(i)]) != 2 * static_cast<float>(i % 8) ? 1 : 0;
+    EXPECT_EQ(wrong, 0);
+    // 5 at the fourth element of each image, where x is 3.
+    y.assign(y.size(), bf16{});
+    for (std::int64_t n = 0; n < 3; ++n) y[static_cast<std::size_t>(n * elements + 3)] = to_bf16(5);
+    std::vector<float> dweight = {100};
+    convolution_backward_weight(
+        {.dweight = dweight.data(), .dy = y.data(), .x = x.data(), .mode = WriteMode::add, .form = form}, stream);
+    EXPECT_EQ(dweight[0], 145);
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Convolution, ::testing::ValuesIn(cases), [](const auto& info) {

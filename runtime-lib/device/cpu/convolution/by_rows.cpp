@@ -94,12 +94,12 @@ void turn(float* to, const float* from, std::int64_t images, std::int64_t rows, 
 
 }  // namespace
 
-void convolution(const ConvolutionForward& call, Stream& stream) {
+void convolution(const ConvolutionForward& call, std::size_t taken, Stream& stream) {
     const ConvolutionForm& f = call.form;
     const auto* x = static_cast<const float*>(call.x.data);
     const auto* weight = static_cast<const float*>(call.weight.data);
     auto* y = static_cast<float*>(call.y.data);
-    in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
+    in_parts(f, elements_at_once, taken, stream, [&](const Part& part, std::int64_t n) {
         see(part, x + n * f.C * count(f.in), f);
         plain_product({.c = part.by_steps,
                        .a = static_cast<const float*>(part.seen),
@@ -120,12 +120,12 @@ void convolution(const ConvolutionForward& call, Stream& stream) {
     });
 }
 
-void convolution(const ConvolutionBackwardInput& call, Stream& stream) {
+void convolution(const ConvolutionBackwardInput& call, std::size_t taken, Stream& stream) {
     const ConvolutionForm& f = call.form;
     const auto* dy = static_cast<const float*>(call.dy.data);
     const auto* weight = static_cast<const float*>(call.weight.data);
     auto* dx = static_cast<float*>(call.dx.data);
-    in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
+    in_parts(f, elements_at_once, taken, stream, [&](const Part& part, std::int64_t n) {
         turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps());
         plain_product({.c = part.seen,
                        .a = static_cast<const float*>(part.by_steps),
@@ -145,12 +145,12 @@ void convolution(const ConvolutionBackwardInput& call, Stream& stream) {
     });
 }
 
-void convolution(const ConvolutionBackwardWeight& call, Stream& stream) {
+void convolution(const ConvolutionBackwardWeight& call, std::size_t taken, Stream& stream) {
     const ConvolutionForm& f = call.form;
     const auto* dy = static_cast<const float*>(call.dy.data);
     const auto* x = static_cast<const float*>(call.x.data);
     auto* dweight = static_cast<float*>(call.dweight.data);
-    in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
+    in_parts(f, elements_at_once, taken, stream, [&](const Part& part, std::int64_t n) {
         turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps());
         see(part, x + n * f.C * count(f.in), f);
         plain_product({.c = dweight,
@@ -170,6 +170,10 @@ void convolution(const ConvolutionBackwardWeight& call, Stream& stream) {
                        .stride_c = f.M / f.groups * f.depth()},
                       stream);
     });
+}
+
+std::size_t workspace_bytes(const ConvolutionForm& form) {
+    return bytes_of_parts(form, elements_at_once);
 }
 
 }  // namespace thunder::by_rows

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who computes convolutions on a CPU.
+// Who computes convolutions of f32 on a CPU.
 #pragma once
 
 #include "device/api.h"
@@ -8,9 +8,11 @@ namespace thunder {
 
 // As products: what the window sees is the rows of a matrix, one for each step of each image, in the workspace.
 namespace by_rows {
-void convolution(const ConvolutionForward& call, Stream& stream);
-void convolution(const ConvolutionBackwardInput& call, Stream& stream);
-void convolution(const ConvolutionBackwardWeight& call, Stream& stream);
+// Behind `taken` bytes of the workspace that are in use.
+void convolution(const ConvolutionForward& call, std::size_t taken, Stream& stream);
+void convolution(const ConvolutionBackwardInput& call, std::size_t taken, Stream& stream);
+void convolution(const ConvolutionBackwardWeight& call, std::size_t taken, Stream& stream);
+std::size_t workspace_bytes(const ConvolutionForm& form);
 }  // namespace by_rows
 
 // By the library's own primitives; false, and nothing is written, where these are no quicker than products of rows.

@@ -6,8 +6,11 @@
 //   y = rows weightᵀ,  drows = dy weight,  dweight = dyᵀ rows,  with y and dy by steps: (n, s), m
 #include "device/cuda/convolution/convolution.h"
 
+#include <algorithm>
+
 #include "device/call_types.h"
 #include "device/convolution/parts.h"
+#include "device/convolution/widened.h"
 #include "device/cuda/driver/call.h"
 #include "device/cuda/gemm/cublaslt.h"
 
@@ -20,12 +23,12 @@ constexpr std::int64_t elements_at_once = std::int64_t{16} << 20;
 
 }  // namespace
 
-void convolution_by_rows(const ConvolutionForward& call, Stream& stream) {
+void convolution_by_rows(const ConvolutionForward& call, std::size_t taken, Stream& stream) {
     const ConvolutionForm& f = call.form;
     const auto* x = static_cast<const float*>(call.x.data);
     const auto* weight = static_cast<const float*>(call.weight.data);
     auto* y = static_cast<float*>(call.y.data);
-    in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
+    in_parts(f, elements_at_once, taken, stream, [&](const Part& part, std::int64_t n) {
         see(part.seen, x + n * f.C * count(f.in), f, part.images, stream);
         product({.c = part.by_steps,
                  .a = static_cast<const float*>(part.seen),
@@ -46,12 +49,12 @@ void convolution_by_rows(const ConvolutionForward& call, Stream& stream) {
     });
 }
 
-void convolution_by_rows(const ConvolutionBackwardInput& call, Stream& stream) {
+void convolution_by_rows(const ConvolutionBackwardInput& call, std::size_t taken, Stream& stream) {
     const ConvolutionForm& f = call.form;
     const auto* dy = static_cast<const float*>(call.dy.data);
     const auto* weight = static_cast<const float*>(call.weight.data);
     auto* dx = static_cast<float*>(call.dx.data);
-    in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
+    in_parts(f, elements_at_once, taken, stream, [&](const Part& part, std::int64_t n) {
         turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps(), stream);
         product({.c = part.seen,
                  .a = static_cast<const float*>(part.by_steps),
@@ -71,12 +74,12 @@ void convolution_by_rows(const ConvolutionBackwardInput& call, Stream& stream) {
     });
 }
 
-void convolution_by_rows(const ConvolutionBackwardWeight& call, Stream& stream) {
+void convolution_by_rows(const ConvolutionBackwardWeight& call, std::size_t taken, Stream& stream) {
     const ConvolutionForm& f = call.form;
     const auto* dy = static_cast<const float*>(call.dy.data);
     const auto* x = static_cast<const float*>(call.x.data);
     auto* dweight = static_cast<float*>(call.dweight.data);
-    in_parts(f, elements_at_once, stream, [&](const Part& part, std::int64_t n) {
+    in_parts(f, elements_at_once, taken, stream, [&](const Part& part, std::int64_t n) {
         turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps(), stream);
         see(part.seen, x + n * f.C * count(f.in), f, part.images, stream);
         float* c = dweight;
@@ -101,25 +104,38 @@ void convolution_by_rows(const ConvolutionBackwardWeight& call, Stream& stream) 
     });
 }
 
+namespace {
+
+// Of f32; `exact`: of numbers that tensor cores do not round.
+template <typename Call>
+void compute_f32(const Call& call, bool exact, std::size_t taken, Stream& stream) {
+    if (!cudnn_convolution(call, exact, taken, stream)) convolution_by_rows(call, taken, stream);
+}
+
+template <typename Call>
+void compute(const Call& call, bool f32, Stream& stream) {
+    check_types(call);
+    if (f32) return compute_f32(call, false, 0, stream);
+    convolution_widened(
+        call, stream, [&](const Call& widened, std::size_t taken) { compute_f32(widened, true, taken, stream); },
+        [](const ConvolutionForm& form) {
+            const auto weight = static_cast<std::size_t>(form.M * form.depth()) * sizeof(float);
+            return std::max(bytes_of_parts(form, elements_at_once), weight);
+        });
+}
+
+}  // namespace
+
 void convolution_forward(const ConvolutionForward& call, Stream& stream) {
-    issue("convolution_forward", call, stream, [&] {
-        check_types(call);
-        if (!cudnn_convolution(call, stream)) convolution_by_rows(call, stream);
-    });
+    issue("convolution_forward", call, stream, [&] { compute(call, call.x.dtype == DType::f32, stream); });
 }
 
 void convolution_backward_input(const ConvolutionBackwardInput& call, Stream& stream) {
-    issue("convolution_backward_input", call, stream, [&] {
-        check_types(call);
-        if (!cudnn_convolution(call, stream)) convolution_by_rows(call, stream);
-    });
+    issue("convolution_backward_input", call, stream, [&] { compute(call, call.dy.dtype == DType::f32, stream); });
 }
 
 void convolution_backward_weight(const ConvolutionBackwardWeight& call, Stream& stream) {
-    issue("convolution_backward_weight", call, stream, [&] {
-        check_types(call);
-        if (!cudnn_convolution(call, stream)) convolution_by_rows(call, stream);
-    });
+    issue("convolution_backward_weight", call, stream, [&] { compute(call, call.dy.dtype == DType::f32, stream); });
 }
 
 }  // namespace thunder

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "device/convolution/widened.h"
 #include "device/cuda/convolution/convolution.cuh"
 #include "device/cuda/convolution/convolution.h"
 #include "device/cuda/launch.h"
@@ -45,6 +46,28 @@ void turn(float* to, const float* from, std::int64_t images, std::int64_t rows, 
 void add_to(float* to, const float* from, std::int64_t elements, Stream& stream) {
     launch("convolution_add_to", bundled::bundled_convolution_add_to, blocks_of(elements), 256, stream, to, from,
            elements);
+}
+
+void widen(float* to, const Input& from, std::int64_t first, std::int64_t n, Stream& stream) {
+#define THUNDER_WIDEN(T)                                                                                   \
+    if (from.dtype == DType::T)                                                                            \
+        launch("convolution_widen", bundled::bundled_convolution_widen_##T, blocks_of(n), 256, stream, to, \
+               static_cast<const T*>(from.data), first, n);
+    THUNDER_NARROW_TYPES(THUNDER_WIDEN)
+#undef THUNDER_WIDEN
+}
+
+void round_to(const Output& to, std::int64_t first, const float* from, std::int64_t n, WriteMode mode, Stream& stream) {
+    const bool add = mode == WriteMode::add;
+    if (to.dtype == DType::f32)
+        launch("convolution_round", bundled::bundled_convolution_round_f32, blocks_of(n), 256, stream,
+               static_cast<float*>(to.data), from, first, n, add);
+#define THUNDER_ROUND(T)                                                                               \
+    if (to.dtype == DType::T)                                                                          \
+        launch("convolution_round", bundled::bundled_convolution_round_##T, blocks_of(n), 256, stream, \
+               static_cast<T*>(to.data), from, first, n, add);
+    THUNDER_NARROW_TYPES(THUNDER_ROUND)
+#undef THUNDER_ROUND
 }
 
 }  // namespace thunder

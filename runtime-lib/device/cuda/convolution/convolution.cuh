@@ -68,4 +68,37 @@ bundled_convolution_add_to(Global<float> to, Global<const float> from, std::int6
     if (at < elements) to[at] = to[at] + from[at];
 }
 
+template <typename T>
+THUNDER_FUNCTION void convolution_widen(Global<float> to, Global<const T> from, std::int64_t first,
+                                        std::int64_t elements) {
+    const std::int64_t at = global_index<256>();
+    if (at < elements) to[at] = wide(from[first + at]);
+}
+
+template <typename T>
+THUNDER_FUNCTION void convolution_round(Global<T> to, Global<const float> from, std::int64_t first,
+                                        std::int64_t elements, bool add) {
+    const std::int64_t at = global_index<256>();
+    if (at < elements) to[first + at] = narrow<T>((add ? wide(to[first + at]) : 0.0F) + from[at]);
+}
+
+#define BUNDLED_CONVOLUTION(T)                                                                                  \
+    THUNDER_KERNEL(256)                                                                                         \
+    bundled_convolution_widen_##T(Global<float> to, Global<const T> from, std::int64_t first, std::int64_t n) { \
+        convolution_widen(to, from, first, n);                                                                  \
+    }                                                                                                           \
+    THUNDER_KERNEL(256)                                                                                         \
+    bundled_convolution_round_##T(Global<T> to, Global<const float> from, std::int64_t first, std::int64_t n,   \
+                                  bool add) {                                                                   \
+        convolution_round(to, from, first, n, add);                                                             \
+    }
+THUNDER_NARROW_TYPES(BUNDLED_CONVOLUTION)
+#undef BUNDLED_CONVOLUTION
+
+THUNDER_KERNEL(256)
+bundled_convolution_round_f32(Global<float> to, Global<const float> from, std::int64_t first, std::int64_t n,
+                              bool add) {
+    convolution_round(to, from, first, n, add);
+}
+
 }  // namespace thunder::bundled

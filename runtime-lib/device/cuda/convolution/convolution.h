@@ -7,17 +7,19 @@
 
 namespace thunder {
 
-// By a graph of cuDNN's, in f32: the same bits in every run, on tensor cores only with --tf32. False, and nothing done,
-// where it takes none: tensors that do not begin at 16 bytes, a form that it refuses, which is told once, or a build
-// without cuDNN.
-bool cudnn_convolution(const ConvolutionForward& call, Stream& stream);
-bool cudnn_convolution(const ConvolutionBackwardInput& call, Stream& stream);
-bool cudnn_convolution(const ConvolutionBackwardWeight& call, Stream& stream);
+// Of f32, behind `taken` bytes of the workspace that are in use.
+//
+// By a graph of cuDNN's: the same bits in every run, on tensor cores only with --tf32, or where the factors are `exact`
+// in the 10 bits of these. False, and nothing done, where it takes none: tensors that do not begin at 16 bytes, a form
+// that it refuses, which is told once, or a build without cuDNN.
+bool cudnn_convolution(const ConvolutionForward& call, bool exact, std::size_t taken, Stream& stream);
+bool cudnn_convolution(const ConvolutionBackwardInput& call, bool exact, std::size_t taken, Stream& stream);
+bool cudnn_convolution(const ConvolutionBackwardWeight& call, bool exact, std::size_t taken, Stream& stream);
 
 // By products.
-void convolution_by_rows(const ConvolutionForward& call, Stream& stream);
-void convolution_by_rows(const ConvolutionBackwardInput& call, Stream& stream);
-void convolution_by_rows(const ConvolutionBackwardWeight& call, Stream& stream);
+void convolution_by_rows(const ConvolutionForward& call, std::size_t taken, Stream& stream);
+void convolution_by_rows(const ConvolutionBackwardInput& call, std::size_t taken, Stream& stream);
+void convolution_by_rows(const ConvolutionBackwardWeight& call, std::size_t taken, Stream& stream);
 
 // rows[(n, s), (c, k)] = x[n, c, s * strides + k * dilations - before] of so many images, 0 beyond the elements.
 void see(float* rows, const float* x, const ConvolutionForm& form, std::int64_t images, Stream& stream);

@@ -125,12 +125,12 @@ bool aligned(const void* data) {
 // A pass by its graph, where cuDNN has one for it. Of x, weight and y it writes the one that the pass is of.
 template <typename Call>
 bool run_convolution(ConvolutionPass pass, const char* name, const Call& call, const void* x, const void* weight,
-                     const void* y, Stream& stream) {
+                     const void* y, bool exact, Stream& stream) {
     if (!aligned(x) || !aligned(weight) || !aligned(y)) return false;
     const ConvolutionForm& form = call.form;
     if (stream.convolutions() == nullptr) stream.keep_convolutions(new cudnn::Cache<ConvolutionKey>);
     auto& cache = *static_cast<cudnn::Cache<ConvolutionKey>*>(stream.convolutions());
-    ConvolutionKey key{pass, stream.device().options().tf32, {form.N, form.C, form.M, form.groups}};
+    ConvolutionKey key{pass, exact || stream.device().options().tf32, {form.N, form.C, form.M, form.groups}};
     std::size_t at = 4;
     for (const Sizes* sizes : {&form.in, &form.out, &form.window, &form.strides, &form.dilations, &form.before})
         for (const std::int64_t size : *sizes) key.sizes[at++] = size;
@@ -155,25 +155,26 @@ bool run_convolution(ConvolutionPass pass, const char* name, const Call& call, c
 
 }  // namespace
 
-bool cudnn_convolution(const ConvolutionForward& c, Stream& stream) {
-    return run_convolution(ConvolutionPass::forward, "convolution_forward", c, c.x.data, c.weight.data, c.y.data,
+bool cudnn_convolution(const ConvolutionForward& c, bool exact, std::size_t, Stream& stream) {
+    return run_convolution(ConvolutionPass::forward, "convolution_forward", c, c.x.data, c.weight.data, c.y.data, exact,
                            stream);
 }
 
-bool cudnn_convolution(const ConvolutionBackwardInput& c, Stream& stream) {
+bool cudnn_convolution(const ConvolutionBackwardInput& c, bool exact, std::size_t, Stream& stream) {
     return run_convolution(ConvolutionPass::input, "convolution_backward_input", c, c.dx.data, c.weight.data, c.dy.data,
-                           stream);
+                           exact, stream);
 }
 
-bool cudnn_convolution(const ConvolutionBackwardWeight& c, Stream& stream) {
+bool cudnn_convolution(const ConvolutionBackwardWeight& c, bool exact, std::size_t taken, Stream& stream) {
     const ConvolutionForm& form = c.form;
     if (c.mode == WriteMode::overwrite)
         return run_convolution(ConvolutionPass::weight, "convolution_backward_weight", c, c.x.data, c.dweight.data,
-                               c.dy.data, stream);
+                               c.dy.data, exact, stream);
     // Graphs do not add to what is there: the gradient is written beside it.
     const std::int64_t elements = form.M * form.depth();
-    auto* const beside = reinterpret_cast<float*>(stream.workspace(static_cast<std::size_t>(elements) * sizeof(float)));
-    if (!run_convolution(ConvolutionPass::weight, "convolution_backward_weight", c, c.x.data, beside, c.dy.data,
+    auto* const beside =
+        reinterpret_cast<float*>(stream.workspace(taken + static_cast<std::size_t>(elements) * sizeof(float)) + taken);
+    if (!run_convolution(ConvolutionPass::weight, "convolution_backward_weight", c, c.x.data, beside, c.dy.data, exact,
                          stream))
         return false;
     add_to(static_cast<float*>(c.dweight.data), beside, elements, stream);
@@ -182,15 +183,15 @@ bool cudnn_convolution(const ConvolutionBackwardWeight& c, Stream& stream) {
 
 #else
 
-bool cudnn_convolution(const ConvolutionForward&, Stream&) {
+bool cudnn_convolution(const ConvolutionForward&, bool, std::size_t, Stream&) {
     return false;
 }
 
-bool cudnn_convolution(const ConvolutionBackwardInput&, Stream&) {
+bool cudnn_convolution(const ConvolutionBackwardInput&, bool, std::size_t, Stream&) {
     return false;
 }
 
-bool cudnn_convolution(const ConvolutionBackwardWeight&, Stream&) {
+bool cudnn_convolution(const ConvolutionBackwardWeight&, bool, std::size_t, Stream&) {
     return false;
 }
 
