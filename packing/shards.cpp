@@ -80,8 +80,11 @@ void ShardWriter::open_folder(const std::string& inputs) {
     }
     if (!thunder::is_file(list)) write_unfinished();  // before the first shard: it is none that a program may read
     // What a pack that was killed left behind.
-    for (const std::string& name : thunder::names_in(folder))
-        if (name.starts_with("shard-") && name.ends_with(".tmp")) unlink(thunder::join_path(folder, name).c_str());
+    for (const std::string& name : thunder::names_in(folder)) {
+        const bool ours =
+            name.starts_with("shard-") || name.starts_with("packing.json.") || name.starts_with("corpus.json.");
+        if (ours && name.ends_with(".tmp")) unlink(thunder::join_path(folder, name).c_str());
+    }
 }
 
 std::uint64_t ShardWriter::tokens() const {

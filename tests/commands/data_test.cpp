@@ -76,6 +76,44 @@ TEST_F(Commands, DataRefusesOptionsOfOtherFiles) {
     EXPECT_EQ(run("data pack a.txt a.jsonl --split-on X -o c.bin").status, 0);
 }
 
+// Killed while it packs, again and again: each time it goes on, and what it has in the end is what it would have had.
+TEST_F(Commands, DataPackThatIsKilledGoesOn) {
+    std::string lines;
+    for (int i = 0; i < 30000; ++i)
+        lines += "{\"text\": \"document " + std::to_string(i * 7919 % 30011) + " of many, each with its own words\"}\n";
+    write("a.jsonl", lines);
+    const std::string pack =
+        "data pack a.jsonl --tokenizer " + tokenizers + "gpt2.json --eos none --shard-tokens 20K --threads 1 -o ";
+    const Ran whole = run(pack + "whole");
+    ASSERT_EQ(whole.status, 0) << whole.err;
+    // When so many shards have their names, at whatever moment of the next one that is.
+    int kills = 0;
+    for (const int shards : {1, 2, 5, 6, 9}) {
+        const std::string command = std::string(THUNDERC) + " " + pack +
+                                    "ended > out.txt 2> err.txt & pid=$!; while kill -0 $pid 2> kill.txt && [ "
+                                    "$(ls ended 2> ls.txt | grep -c 'shard-.*bin$') -lt " +
+                                    std::to_string(shards) + " ]; do sleep 0.002; done; kill -KILL $pid; wait $pid";
+        const int raw = std::system(("{ " + command + "; } 2> /dev/null").c_str());
+        if (WIFEXITED(raw) && WEXITSTATUS(raw) == 137) ++kills;
+        if (fs::exists("ended/corpus.json")) break;  // it was whole before the signal came
+        EXPECT_NE(run("data inspect ended").status, 0);
+    }
+    if (!fs::exists("ended/corpus.json")) {
+        const Ran last = run(pack + "ended");
+        EXPECT_EQ(last.status, 0) << last.err;
+    }
+    EXPECT_EQ(contents("ended/corpus.json"), contents("whole/corpus.json"));
+    std::size_t shards = 0;
+    for (const auto& entry : fs::directory_iterator("whole")) {
+        EXPECT_EQ(contents("ended/" + entry.path().filename().string()), contents(entry.path()));
+        ++shards;
+    }
+    EXPECT_GT(shards, 10U);
+    for (const auto& entry : fs::directory_iterator("ended"))
+        EXPECT_TRUE(fs::exists("whole" / entry.path().filename())) << entry.path();
+    EXPECT_GT(kills, 1);
+}
+
 // A pipe is read once, and whole.
 TEST_F(Commands, DataPacksAPipe) {
     ASSERT_EQ(std::system("mkfifo pipe && { printf 'one text' > pipe & }"), 0);

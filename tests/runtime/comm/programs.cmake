@@ -33,7 +33,8 @@ if(TARGET thunder_comm_mpi)
     file(GLOB _ranks CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../../../runtime-lib/comm/ranks/*.cpp")
     target_sources(runtime_comm_tests PRIVATE ${_ranks})
     target_link_libraries(runtime_comm_tests PRIVATE Threads::Threads)
-    target_compile_definitions(runtime_comm_tests PRIVATE PROGRAMS="${CMAKE_CURRENT_BINARY_DIR}" MPIRUN="${MPIRUN}")
+    target_compile_definitions(runtime_comm_tests PRIVATE PROGRAMS="${CMAKE_CURRENT_BINARY_DIR}" MPIRUN="${MPIRUN}"
+                               SAMPLES="${CMAKE_CURRENT_LIST_DIR}/../../../samples")
     target_include_directories(runtime_comm_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/../train")
 
     if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # as in tests/runtime/train
