@@ -163,6 +163,38 @@ TEST(Pt2, OutputsAreCalledAsForwardReturnsThem) {
         EXPECT_EQ(named_tuple(other), Names{"linear_2"}) << other;
 }
 
+// An export keeps forward() of an autograd.Function alone: the lines of the author's code tell of it.
+TEST(Pt2, FunctionsWithABackwardOfTheirOwn) {
+    const auto warned = [](const std::string& trace) {
+        const TemporaryFile file("function.pt2");
+        write_changed(file.path(), "mlp/ep.logits.pt2", [&](nlohmann::json& program) {
+            for (auto& node : program["graph_module"]["graph"]["nodes"]) node["metadata"]["stack_trace"] = trace;
+        });
+        Report report;
+        import_model(file.path(), {}, report);
+        std::string out;
+        for (const Note& note : report.notes)
+            if (note.what == "backward") out += note.where + "; ";
+        return out;
+    };
+    const auto frame = [](const std::string& file, const std::string& function, const std::string& code) {
+        return "File \"" + file + "\", line 12, in " + function + "\n    " + code + "\n  ";
+    };
+    const std::string own = frame("/home/me/model.py", "forward", "y = ops.Round.apply(x) + 1"),
+                      inner = frame("/home/me/ops.py", "forward", "return x.round()");
+    EXPECT_EQ(warned(own + inner), "ops.Round (model.py:12); ");
+    EXPECT_EQ(warned(own + frame("/lib/torch/_functorch/autograd_function.py", "inner", "orig_fwd(x)") + inner),
+              "ops.Round (model.py:12); ");
+    EXPECT_EQ(warned(own), "");
+    EXPECT_EQ(warned(frame("/home/me/model.py", "forward", "return self.layer(x)") + inner), "");
+    EXPECT_EQ(warned(own + frame("/home/me/model.py", "<lambda>", "x.round()")), "");
+    EXPECT_EQ(warned(frame("/lib/torch/utils/checkpoint.py", "checkpoint", "CheckpointFunction.apply(f, x)") + inner),
+              "");
+    for (const char* damaged :
+         {"", "File \"", "File \"a\", line ", "File \"a\", line 1, in ", "File \"a\", line 1\n.apply("})
+        EXPECT_EQ(warned(damaged), "");
+}
+
 // Fake tensors have no bytes, and all name one entry: no tie is made of that.
 TEST(Pt2, WeightsThatAreAbsentAreNotTied) {
     Entries entries = entries_of(fixture("mlp/ep.logits.pt2"));

@@ -24,6 +24,11 @@ Module Importer::run() {
         "file", archive_->path().filename().string(),
         fmt::format("a program of torch.export{}, schema {}",
                     program_->torch_version.empty() ? "" : " of PyTorch " + program_->torch_version, program_->schema));
+    for (const auto& [function, line] : program_->functions)
+        report_.warning("backward", fmt::format("{} ({})", aten::plain(function), line),
+                        "is an autograd.Function: an export keeps what it computes and not its backward, so that "
+                        "gradients are others. "
+                        "Write what it is meant for into the model: x + (f(x) - x).detach() has the gradient of x");
     aten::refuse_unknown(program_->graph);
     refuse_changes();
     import_inputs();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -204,20 +205,53 @@ void add_modules(const std::string& stack, Call& call, Program& program) {
     }
 }
 
-// The last line of the trace that is none of torch's own: "modeling_llama.py:182".
-std::string line_of(const std::string& trace) {
-    std::string found;
-    constexpr std::string_view begin = "File \"", between = "\", line ";
-    for (std::size_t at = trace.find(begin); at != std::string::npos; at = trace.find(begin, at + 1)) {
+// A call on the way to a node: File "/home/me/model.py", line 12, in forward, and the code of the line.
+struct Frame {
+    std::string place;  // "model.py:12"
+    std::string function, code;
+    bool of_torch = false;
+};
+
+std::vector<Frame> frames_of(const std::string& trace) {
+    std::vector<Frame> out;
+    constexpr std::string_view begin = "File \"", between = "\", line ", in = ", in ";
+    for (std::size_t at = trace.find(begin), next = 0; at != std::string::npos; at = next) {
+        next = trace.find(begin, at + 1);
         const std::size_t path = at + begin.size(), end = trace.find(between, path);
         if (end == std::string::npos) break;
         const std::string file = trace.substr(path, end - path);
-        const std::size_t digits = end + between.size();
-        const std::string line = trace.substr(digits, trace.find_first_not_of("0123456789", digits) - digits);
-        if (file.find("/torch/") == std::string::npos)
-            found = fmt::format("{}:{}", file.substr(file.rfind('/') + 1), line);
+        const std::size_t digits = end + between.size(), behind = trace.find_first_not_of("0123456789", digits);
+        Frame& frame = out.emplace_back();
+        frame.place = fmt::format("{}:{}", file.substr(file.rfind('/') + 1), trace.substr(digits, behind - digits));
+        frame.of_torch = file.find("/torch/") != std::string::npos;
+        const std::string rest = behind == std::string::npos ? "" : trace.substr(behind, next - behind);
+        const std::size_t line_end = std::min(rest.find('\n'), rest.size());
+        if (rest.starts_with(in)) frame.function = rest.substr(in.size(), line_end - in.size());
+        frame.code = rest.substr(line_end);
     }
+    return out;
+}
+
+// The last line that is none of torch's own: "modeling_llama.py:182".
+std::string line_of(const std::vector<Frame>& trace) {
+    std::string found;
+    for (const Frame& frame : trace)
+        if (!frame.of_torch) found = frame.place;
     return found;
+}
+
+// What apply() calls forward() of, with torch's own calls between the two.
+void add_functions(std::vector<Frame> trace, Program& program) {
+    constexpr std::string_view applied = ".apply(";
+    std::erase_if(trace, [](const Frame& frame) { return frame.of_torch; });
+    for (std::size_t k = 0; k + 1 < trace.size(); ++k) {
+        const std::size_t end = trace[k].code.find(applied);
+        if (trace[k + 1].function != "forward" || end == std::string::npos) continue;
+        std::size_t begin = end;
+        const auto of_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; };
+        while (begin > 0 && of_name(static_cast<unsigned char>(trace[k].code[begin - 1]))) --begin;
+        if (begin < end) program.functions.try_emplace(trace[k].code.substr(begin, end - begin), trace[k].place);
+    }
 }
 
 constexpr std::string_view ops_prefix = "torch.ops.";
@@ -265,7 +299,7 @@ class Reader {
                                                                               : std::string();
             };
             add_modules(value("nn_module_stack"), out, *program_);
-            out.line = line_of(value("stack_trace"));
+            out.line = line_of(frames_of(value("stack_trace")));
         }
         return out;
     }
@@ -442,6 +476,14 @@ void add_ranges(const json& program, Program& out) {
     }
 }
 
+// Those of all graphs, also of the one that stands within a call (strict mode puts forward() there).
+void add_functions(const json& graph, Program& program) {
+    if (graph.is_object() && graph.contains("stack_trace") && graph.at("stack_trace").is_string())
+        add_functions(frames_of(graph.at("stack_trace").get<std::string>()), program);
+    if (graph.is_structured())
+        for (const json& part : graph) add_functions(part, program);
+}
+
 }  // namespace
 
 bool is_program(const ZipArchive& archive) {
@@ -474,6 +516,7 @@ Program read_program(const ZipArchive& archive) {
              "save it on a little-endian machine");
     const json& module = member(all, "graph_module", "the program");
     out.graph = Reader(out).graph(member(module, "graph", "the program"), 0);
+    add_functions(member(module, "graph", "the program"), out);
     const json& signature = member(module, "signature", "the program");
     for (const json& spec : list_of(member(signature, "input_specs", "the signature"), "the inputs of its signature"))
         out.inputs.push_back(input_of(spec));

@@ -51,11 +51,12 @@ struct Program {
     Graph graph;
     std::vector<InputSpec> inputs;
     std::vector<OutputSpec> outputs;
-    std::vector<std::string> output_names;       // as forward() returns them: keys of dictionaries, fields; "": none
-    std::map<std::string, Range> ranges;         // of dimensions, by symbol
-    std::vector<std::string> guards;             // conditions on sizes beyond these
-    std::map<std::string, Payload> payloads;     // by the module's name
-    std::map<std::string, std::string> classes;  // of modules, with their packages, by path
+    std::vector<std::string> output_names;         // as forward() returns them: keys of dictionaries, fields; "": none
+    std::map<std::string, Range> ranges;           // of dimensions, by symbol
+    std::vector<std::string> guards;               // conditions on sizes beyond these
+    std::map<std::string, Payload> payloads;       // by the module's name
+    std::map<std::string, std::string> classes;    // of modules, with their packages, by path
+    std::map<std::string, std::string> functions;  // the author's autograd.Functions: "Round" -> "model.py:12"
 };
 
 // Whether the archive is one of torch.export.save; and its model. Throws UserError.
