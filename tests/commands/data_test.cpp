@@ -114,6 +114,50 @@ TEST_F(Commands, DataPackThatIsKilledGoesOn) {
     EXPECT_GT(kills, 1);
 }
 
+#ifdef FAILING_CALLS
+// A disk that cannot be read, at any call: an error that names the file, and nothing written; half of what is asked for
+// is no end of the file.
+TEST_F(Commands, DataPackTellsOfReadsThatFail) {
+    std::string lines;
+    for (int i = 0; i < 9000; ++i) lines += "{\"text\": \"document " + std::to_string(i * 7919 % 9001) + "\"}\n";
+    write("a.jsonl", lines);
+    ASSERT_EQ(std::system("gzip -k a.jsonl"), 0);
+    ASSERT_EQ(run("data pack a.jsonl -o whole.bin").status, 0);
+    for (const char* file : {"a.jsonl", "a.jsonl.gz"})
+        for (const char* call : {"open", "read"})
+            for (const char* how : {"error", "short"}) {
+                if (call == std::string("open") && how == std::string("short")) continue;
+                int met = 0;
+                for (int at = 1;; ++at) {
+                    SCOPED_TRACE(std::string(file) + ": " + call + " " + std::to_string(at) + ", " + how);
+                    for (const char* left : {"mark", "c.bin"}) fs::remove(left);
+                    const std::string command = std::string("FAULT_PATH=") + file + " FAULT_CALL=" + call +
+                                                " FAULT_HOW=" + how + " FAULT_AT=" + std::to_string(at) +
+                                                " FAULT_MARK=mark LD_PRELOAD=" FAILING_CALLS " " THUNDERC
+                                                " data pack " +
+                                                file + " -o c.bin > out.txt 2> err.txt";
+                    const int raw = std::system(command.c_str());
+                    if (!fs::exists("mark")) break;
+                    ++met;
+                    ASSERT_TRUE(WIFEXITED(raw));
+                    if (WEXITSTATUS(raw) == 0) {
+                        EXPECT_EQ(contents("c.bin"), contents("whole.bin"));
+                        EXPECT_STREQ(how, "short");
+                    } else {
+                        EXPECT_EQ(WEXITSTATUS(raw), 1);
+                        EXPECT_STREQ(how, "error");
+                        const std::string said = contents("err.txt"), of = std::string(file) + ": ";
+                        EXPECT_TRUE(said.starts_with("error: cannot read " + of) ||
+                                    said.starts_with("error: cannot read all of " + of))
+                            << said;
+                        EXPECT_FALSE(fs::exists("c.bin"));
+                    }
+                }
+                EXPECT_GT(met, 0);
+            }
+}
+#endif
+
 // A pipe is read once, and whole.
 TEST_F(Commands, DataPacksAPipe) {
     ASSERT_EQ(std::system("mkfifo pipe && { printf 'one text' > pipe & }"), 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loaded before a program (LD_PRELOAD): lets one of its calls on files fail, as a disk does that is full or breaks.
-//   FAULT_CALL   open, write, fsync, rename, mmap or mkdir
+//   FAULT_CALL   open, read, write, fsync, rename, mmap or mkdir
 //   FAULT_AT     which of these calls, from 1 on, among those on paths that have FAULT_PATH in them
-//   FAULT_HOW    error: it gives an error; short: of what it is to write, half is written; kill: the process ends,
+//   FAULT_HOW    error: it gives an error; short: half of what it is to read or write is; kill: the process ends,
 //   behind
 //                half of what is to be written
 //   FAULT_RANK   of several ranks, the one that it happens to
@@ -89,6 +89,13 @@ int open(const char* path, int flags, ...) {
     if (descriptor >= 0 && descriptor < static_cast<int>(watched.size()))
         watched[static_cast<std::size_t>(descriptor)] = watch;
     return descriptor;
+}
+
+ssize_t read(int descriptor, void* data, size_t bytes) {
+    const auto real = next<ssize_t (*)(int, void*, size_t)>("read");
+    if (!is_watched(descriptor) || !fails("read")) return real(descriptor, data, bytes);
+    if (!how("short")) return end_or_fail(EIO);
+    return real(descriptor, data, bytes > 1 ? bytes / 2 : bytes);
 }
 
 ssize_t write(int descriptor, const void* data, size_t bytes) {

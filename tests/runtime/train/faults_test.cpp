@@ -3,6 +3,7 @@
 // been; and the next one goes on from a checkpoint that is whole, to the same bits. failing_calls.cpp is what fails.
 #include "checkpoint/folder.h"
 #include "checkpoint/stored.h"
+#include "data/token_file.h"
 #include "program_test.h"
 
 #ifdef FAILING_CALLS
@@ -92,6 +93,51 @@ TEST_F(FaultsTest, AnEndAtAnyCallLosesNothing) {
             if (HasFailure()) return;
         }
         EXPECT_GT(met, 1) << kind.call;
+    }
+}
+
+// What cannot be read now is no damage: the run ends and says so, and the newest checkpoint is the newest still. The
+// same of the files of --data, in a run and in its evaluation.
+TEST_F(FaultsTest, AnErrorAtAnyCallThatReadsIsTold) {
+    expect_success(run("words_train", flags + "--steps 3 --checkpoint begun --resume"));
+    ASSERT_EQ(checkpoints_in(path("begun")).size(), 2U);
+    for (const char* name : {"a.bin", "b.bin"}) {
+        TokenFileWriter writer(path(name), V);
+        for (std::uint32_t i = 0; i < 300; ++i)
+            writer.append(std::vector<std::uint32_t>{i * i % (name[0] == 'a' ? 11 : 7)});
+        writer.commit();
+    }
+    const std::string resumed = flags + "--steps 3 --checkpoint begun --resume --save read.safetensors";
+    const std::string fed =
+        "--data a.bin,b.bin --eval-data b.bin --eval-every 1 --steps 3 --quiet --save read.safetensors";
+    struct Case {
+        const char* watched;
+        const std::string& arguments;
+    };
+    for (const Case& c : {Case{"begun/step-", resumed}, {".bin", fed}, {"feed.safetensors", resumed}}) {
+        std::filesystem::remove(path("read.safetensors"));
+        expect_success(run("words_train", c.arguments));
+        const std::string whole = read_file(path("read.safetensors"));
+        for (const char* call : {"open", "mmap"}) {
+            int met = 0;
+            for (int at = 1;; ++at) {
+                const std::string what = cat(c.watched, ": ", call, " ", at, ": ");
+                for (const char* name : {"mark", "read.safetensors"}) std::filesystem::remove(path(name));
+                const Outcome outcome = shell(cat("FAULT_PATH=", c.watched, " FAULT_CALL=", call, " FAULT_AT=", at,
+                                                  " FAULT_HOW=error FAULT_MARK=mark LD_PRELOAD=" FAILING_CALLS " ",
+                                                  PROGRAMS, "/words_train ", c.arguments));
+                if (!std::filesystem::exists(path("mark"))) break;
+                ++met;
+                if (outcome.status == 0) {
+                    EXPECT_EQ(read_file(path("read.safetensors")), whole) << what << outcome.err;
+                } else {
+                    EXPECT_EQ(outcome.status, 1) << what;
+                    EXPECT_TRUE(outcome.err.starts_with("error: cannot ")) << what << outcome.err;
+                }
+                EXPECT_EQ(checkpoints_in(path("begun")).size(), 2U) << what << outcome.err;
+            }
+            EXPECT_GT(met, 0) << c.watched << call;
+        }
     }
 }
 
