@@ -67,7 +67,8 @@ std::string live_text(std::vector<LiveField> fields, std::size_t width) {
     return joined(fields).substr(0, width);
 }
 
-Console::Console(bool quiet, std::int64_t every) : quiet_(quiet), terminal_(is_terminal()), every_(every) {}
+Console::Console(bool quiet, std::int64_t every, std::string counted)
+    : quiet_(quiet), terminal_(is_terminal()), every_(every), counted_(std::move(counted)) {}
 
 Console::~Console() {
     end();
@@ -129,7 +130,7 @@ void Console::step(const StepReport& report, std::int64_t steps) {
     field(8, cat("grad norm ", digits("%.3g", report.grad_norm)));
     field(5, cat("lr ", digits("%.2e", report.lr)));
     field(9, cat(digits("%.1f", report.ms), " ms"));
-    field(3, cat(short_count(terminal_ ? tokens_per_second_ : rate), " tokens/s"));
+    field(3, cat(short_count(terminal_ ? tokens_per_second_ : rate), " ", counted_, "/s"));
     if (report.mfu > 0) field(6, cat(digits("%.1f", 100 * report.mfu), "% MFU"));
     if (terminal_ && report.memory > 0) field(7, bytes_text(report.memory));
     if (report.loss_scale > 0) field(10, cat("loss scale ", digits("%.6g", report.loss_scale)));

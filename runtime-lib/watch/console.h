@@ -26,7 +26,8 @@ std::string live_text(std::vector<LiveField> fields, std::size_t width);
 
 class Console {
   public:
-    Console(bool quiet, std::int64_t every);
+    // `counted`: what a step's tokens are.
+    Console(bool quiet, std::int64_t every, std::string counted);
     ~Console();
     Console(const Console&) = delete;
     Console& operator=(const Console&) = delete;
@@ -47,6 +48,7 @@ class Console {
 
     bool quiet_, terminal_;
     std::int64_t every_;
+    std::string counted_;
     std::string shown_;         // the live line, as it stands there
     double shown_at_ = 0;       // in milliseconds
     double first_step_at_ = 0;  // when the first step was done, from which on time is taken for what is left

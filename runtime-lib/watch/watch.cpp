@@ -15,7 +15,7 @@ Watch::Watch(const ProgramSpec& program, const Options& options, bool writes)
       options_(options),
       writes_(writes),
       peak_flops_(options.peak_tflops * 1e12),
-      console_(options.quiet || !writes, options.log_every) {}
+      console_(options.quiet || !writes, options.log_every, program.tokens == program.batch ? "rows" : "tokens") {}
 
 void Watch::set_peak(double flops) {
     if (peak_flops_ == 0) peak_flops_ = flops;

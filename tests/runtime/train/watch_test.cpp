@@ -134,6 +134,7 @@ TEST_F(WatchTest, WithoutATerminalThatCanThereAreLines) {
     for (const char* step : {"\nstep 0/40  ", "\nstep 10/40  ", "\nstep 30/40  ", "\nstep 39/40  "})
         EXPECT_NE(dumb.written.find(step), std::string::npos) << step;
     EXPECT_EQ(dumb.written.find("\nstep 1/40  "), std::string::npos);
+    EXPECT_NE(dumb.written.find(" tokens/s"), std::string::npos);
 
     const OnTerminal quiet = on_terminal(80, evaluating + " --quiet");
     EXPECT_EQ(quiet.status, 0);
