@@ -64,6 +64,11 @@ TEST(Tiktoken, RefusesWhatItDoesNotKnow) {
               "error: x.tiktoken:4: another token has the rank 2\nhelp: use the file as it was published");
     EXPECT_EQ(error_of_ranks(good + "Yw 9999999999\n", "gpt2"),
               "error: x.tiktoken:4 is no token in base64 and its rank\nhelp: use the file as it was published");
+    // A file that was cut within its last line.
+    EXPECT_EQ(error_of_ranks(good + "\r\n\n", "gpt2"), "");
+    for (const char* cut : {"Yw", "Yw==", "Yw== "})
+        EXPECT_EQ(error_of_ranks(good + cut, "gpt2"),
+                  "error: x.tiktoken:4 is no token in base64 and its rank\nhelp: use the file as it was published");
     EXPECT_EQ(error_of_ranks(good + "Y!== 3\n", "gpt2"),
               "error: x.tiktoken:4 is no base64\nhelp: use the file as it was published");
 }
