@@ -216,6 +216,17 @@ void ModelOptions::add_to(CLI::App& app) {
                    "loss is scaled")
         ->check(one_of(with_auto))
         ->capture_default_str();
+    app.add_option(
+           "--fp8", compile.fp8,
+           "with bf16: products of the linear layers of blocks are of eight bits, by Transformer Engine's recipe "
+           "of this name")
+        ->check(one_of({"delayed"}));
+    app.add_option("--fp8-skip", compile.fp8_skip, "with --fp8: linear layers that stay in bf16, by their modules")
+        ->check(not_empty())
+        ->type_name("REGEX");
+    app.add_option("--fp8-wgrad", compile.fp8_wgrad, "with --fp8: of the products that give gradients of weights")
+        ->check(one_of({"fp8", "bf16"}))
+        ->capture_default_str();
     app.add_option("--master", compile.master,
                    "with bf16, f16: parameters that the optimizer steps; none: in that type as well")
         ->check(one_of({"f32", "none"}))
@@ -323,6 +334,9 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (c.recompute != defaults.recompute) add("--recompute", c.recompute);
     if (c.optimizer != defaults.optimizer) add("--optimizer", c.optimizer);
     if (c.dtype != defaults.dtype) add("--dtype", c.dtype);
+    if (!c.fp8.empty()) add("--fp8", c.fp8);
+    if (!c.fp8_skip.empty()) add("--fp8-skip", fmt::format("'{}'", c.fp8_skip));
+    if (c.fp8_wgrad != defaults.fp8_wgrad) add("--fp8-wgrad", c.fp8_wgrad);
     if (c.master != defaults.master) add("--master", c.master);
     if (c.grad_dtype != defaults.grad_dtype) add("--grad-dtype", c.grad_dtype);
     if (c.optim_dtype != defaults.optim_dtype) add("--optim-dtype", c.optim_dtype);

@@ -111,6 +111,7 @@ Module compile_reference(const ModelOptions& options, Module module, const std::
     naive.executors = {"reference"};
     naive.mesh = {};
     // what the program rounds, the reference does not
+    naive.fp8.clear();
     naive.dtype = naive.master = naive.grad_dtype = naive.optim_dtype = "f32";
     // A loop's backward pass is checked against that of calls in a row, as long as somebody could read these.
     constexpr std::int64_t most_in_a_row = 8;

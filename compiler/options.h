@@ -65,7 +65,10 @@ struct CompileOptions {
     // Whether functions that users bring are called; else the program has what their patterns or the model's own bodies
     // say, where there is one.
     bool calls_user_functions = true;
-    std::string dtype = "auto";  // of products: auto (that of the export), or a name
+    std::string dtype = "auto";     // of products: auto (that of the export), or a name
+    std::string fp8;                // the recipe by which products of blocks are quantised; "": they are not
+    std::string fp8_wgrad = "fp8";  // of products that give gradients of weights: fp8, bf16
+    std::string fp8_skip;           // a regular expression of modules that stay as they are; empty: none
     // several ranks
     Mesh mesh;
     std::int64_t bucket_bytes = 25 << 20;  // gradients that copies of the model sum together

@@ -22,6 +22,7 @@
 #include "compiler/passes/layers/roll_repeats.h"
 #include "compiler/passes/plan/plan.h"
 #include "compiler/passes/precision/lower_precision.h"
+#include "compiler/passes/precision/quantise_products.h"
 #include "compiler/passes/raise/raise_embedding.h"
 #include "compiler/passes/raise/raise_gelu.h"
 #include "compiler/passes/raise/raise_grouped_linear.h"
@@ -140,6 +141,11 @@ void add_hoist_sums(PassList& list, const CompileOptions& o) {
     list.add("hoist_sums", [keeps](Module m, Report& r) { return hoist_sums(std::move(m), {.collect = keeps}, r); });
 }
 
+// Of products: what the command line says, or how the export has its parameters.
+DType compute_dtype(const CompileOptions& o, const Module& module) {
+    return o.dtype == "auto" ? stored_dtype(module) : parse_dtype(o.dtype).value();
+}
+
 // Who computes what, and where it lies.
 void add_emission(PassList& list, const CompileOptions& o) {
     const bool naive = reference_only(o);
@@ -214,7 +220,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     // before epilogues: what they add to a product is of the product's type by then
     list.add("lower_precision", [o](Module m, Report& r) {
         PrecisionOptions options;
-        options.compute = o.dtype == "auto" ? stored_dtype(m) : parse_dtype(o.dtype).value();
+        options.compute = compute_dtype(o, m);
         options.master = o.master != "none";
         options.gradient = parse_dtype(o.grad_dtype).value();
         options.optimizer = o.coded_states() ? DType::f32 : parse_dtype(o.optim_dtype).value();
@@ -222,6 +228,16 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         options.compute_given = o.dtype != "auto";
         return lower_precision(std::move(m), options, r);
     });
+    if (!o.fp8.empty()) {
+        list.require("quantise_products", [o](Module m, Report& r) {
+            Fp8Options options;
+            options.compute = compute_dtype(o, m);
+            options.weight_gradients = o.fp8_wgrad == "fp8";
+            options.ranks = o.mesh.communicates();
+            options.skip = o.fp8_skip;
+            return quantise_products(std::move(m), options, r);
+        });
+    }
 
     add_emission(list, o);
     return list.take();

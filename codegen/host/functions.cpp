@@ -42,6 +42,7 @@ const char* title_of(Arena arena, bool entry, bool trains) {
         case Arena::optimizer: return "optimizer state";
         case Arena::constants: return "tables";
         case Arena::saved: return "kept from forward to backward";
+        case Arena::scaling: return "scales of what is quantised";
         default: return entry ? "activations, in memory that is reused" : "reused from layer to layer";
     }
 }
@@ -210,7 +211,7 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
     std::vector<Local> out;
     constexpr Arena order[] = {Arena::batch,         Arena::results,        Arena::gathered,  Arena::parameters,
                                Arena::narrow_copies, Arena::unit_gradients, Arena::gradients, Arena::optimizer,
-                               Arena::constants,     Arena::saved,          Arena::scratch};
+                               Arena::scaling,       Arena::constants,      Arena::saved,     Arena::scratch};
     for (Arena arena : order) {
         auto one = [&](Value v) {
             const Placement& p = f.info(v).placement;
@@ -504,6 +505,13 @@ void FunctionPrinter::runtime_call(SourceText& out, const Frame& frame, const Op
         }
         if (is_gradient_flag(call, field)) {
             add(field.name, gradient_text(frame, op));
+            continue;
+        }
+        if (field.kind == CallField::Kind::from_result) {
+            const Value first = op.results.at(field.index);
+            const Placement& p = frame.f.info(first).placement;
+            add(field.name,
+                at_arena(frame.f.type(first).dtype, arena_text(frame.entry, p.arena), std::to_string(p.offset)));
             continue;
         }
         if (field.kind != CallField::Kind::operand && field.kind != CallField::Kind::result) {

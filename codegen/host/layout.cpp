@@ -212,7 +212,10 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
             const std::string state = pattern.substr(0, dot);
             std::vector<std::string> candidates = leaf_candidates(pattern.substr(dot + 1));
             for (std::string& c : candidates)
-                c = (state == "grad" ? "g" : state == "narrow_copy" ? narrow_copies_variable : state) + "_" + c + shard;
+                c = (state == "grad"          ? "g"
+                     : state == "narrow_copy" ? narrow_copies_variable
+                                              : state) +
+                    "_" + c + (state == scaling_state ? "" : shard);
             out[v.index] = pick(candidates, used);
         } else {
             give(v, function.info(v).name);
@@ -298,6 +301,10 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
                 suffix = "saved";
                 variable = "saved";
                 break;
+            case Arena::scaling:
+                suffix = "scaling";
+                variable = "fp8";
+                break;
             default: return;
         }
         const std::string layer = layer_name(block);
@@ -329,6 +336,8 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
         if (caller.info(v).placement.arena == Arena::gradients && what.starts_with("grad.")) what = what.substr(5);
         if (caller.info(v).placement.arena == Arena::narrow_copies && what.starts_with("narrow_copy."))
             what = what.substr(narrow_copy_state.size() + 1);
+        if (caller.info(v).placement.arena == Arena::scaling && !what.empty())
+            what = what.substr(scaling_state.size() + 1);
         return what;
     };
     const BlockCall call = block_call(calls_, block.name);

@@ -292,6 +292,9 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     out.blank();
     if (layout.mixed_precision()) {
         out.line(fmt::format("using thunder::{};", name_of(layout.compute_dtype())));
+        if (layout.module().arena_bytes.contains("scaling"))
+            for (const DType codes : {DType::e4m3, DType::e5m2})
+                out.line(fmt::format("using thunder::{};", name_of(codes)));
         out.blank();
     }
     out.comment("The tensor at a byte offset of an arena.");
@@ -307,7 +310,10 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
                                     ? fmt::format(". Parameters once more in {}, as products read them: `w16.` in "
                                                   "blocks.cpp",
                                                   name_of(layout.compute_dtype()))
-                                    : std::string()));
+                                : s.arena == Arena::scaling
+                                    ? ". Of what is quantised, its scale and the largest |x| since that was made: "
+                                      "`fp8.` in blocks.cpp"
+                                    : ""));
         out.open(fmt::format("struct {} {{", s.name));
         for (const LayerField& field : s.fields)
             out.line(fmt::format("{}* {};  // {}{}", cpp_type(field.type.dtype), field.name, field.shape,

@@ -393,6 +393,8 @@ std::string memory_table(const ProgramLayout& layout) {
     if (m.arena_bytes.contains("narrow_copies"))
         rows.push_back({"narrow_copies",
                         fmt::format("parameters once more in {}, for products", name_of(layout.compute_dtype()))});
+    if (m.arena_bytes.contains("scaling"))
+        rows.push_back({"scaling", "of what is quantised: amaxes, scales, and the amaxes of before"});
     if (layout.trains())
         rows.push_back({"optimizer", has_coded_states(m)                  ? "its states, one after the other; of "
                                                                             "matrices codes of 8 bits and their scales"

@@ -15,6 +15,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/structure.h"
 #include "compiler/ops/plain_call.h"
+#include "compiler/planned/scaling_places.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
@@ -110,6 +111,7 @@ class SpecPrinter {
                 if (info.outer) outer.push_back(quote(name) + ",");
         array("std::string_view", "OUTER_MATRICES", outer);
         if (layout_.module().adapters) adapters(*layout_.module().adapters);
+        scaling();
         array("UnitSpec", "UNITS", units_, "name, elements of a shard, its offset in the arena in bytes, type");
         array("std::string_view", "STREAMS", streams_);
         out_.line("}  // namespace");
@@ -174,9 +176,9 @@ class SpecPrinter {
         };
         for (const char* arena : {"parameters", "gradients", "optimizer", "saved", "scratch", "constants", "batch"})
             add(arena);
-        for (const auto& [arena, behind] :
-             {std::pair{"narrow_copies", !m.units.empty()}, {"gathered", false}, {"unit_gradients", false}})
-            if (m.arena_bytes.contains(arena) || behind) add(arena);
+        std::vector<const char*> less_common = {"narrow_copies", "gathered", "unit_gradients", "scaling"};
+        while (!less_common.empty() && !m.arena_bytes.contains(less_common.back())) less_common.pop_back();
+        for (const char* arena : less_common) add(arena);
         out_.comment(fmt::format("{}", fmt::join(arenas, ", ")));
         out_.line(fmt::format(".arena_bytes = {{{}}},", fmt::join(bytes, ", ")));
         if (layout_.mixed_precision()) {
@@ -206,6 +208,9 @@ class SpecPrinter {
         if (any_outer()) out_.line(".outer_matrices = OUTER_MATRICES,");
         if (!options_.padded_rows.empty()) out_.line(".padded_rows = PADDED_ROWS,");
         if (m.adapters) out_.line(".adapters = &ADAPTERS,");
+        if (m.arena_bytes.contains("scaling"))
+            out_.line(fmt::format(".scaling = {{.recipe = {}, .tensors = SCALED_TENSORS, .states = SCALING_STATES}},",
+                                  quote(options_.compile.fp8)));
         if (!layout_.communication().any()) return;
         out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
         if (!units_.empty()) out_.line(".units = UNITS,");
@@ -235,6 +240,29 @@ class SpecPrinter {
         out_.blank();
     }
 
+    // What is quantised, in the order in which amaxes, scales and histories lie.
+    void scaling() {
+        if (!scaled_.tensors.empty()) {
+            std::vector<std::string> names;
+            for (const std::string& tensor : scaled_.tensors) names.push_back(quote(tensor) + ",");
+            array("std::string_view", "SCALED_TENSORS", names);
+            array("ParameterSpec", "SCALING_STATES", scaling_states_,
+                  "of all of these, in the arena of scales, whole on each rank");
+        }
+    }
+
+    void collect_scaling() {
+        scaled_ = planning::place_scaling(layout_.module());
+        const auto tensors = static_cast<std::int64_t>(scaled_.tensors.size());
+        if (tensors == 0) return;
+        const auto state = [&](const char* name, const Dims& dims, std::int64_t offset, const char* init) {
+            scaling_states_.push_back(fmt::format("{{\"{}\", DType::f32, {}, {}, {}, false, Init::{}}},", name,
+                                                  shape(dims), offset, element_count(dims) * 4, init));
+        };
+        state("scale", {tensors}, tensors * 4, "ones");
+        state("history", {tensors, scaled_.history}, tensors * 8, "zeros");
+    }
+
     void function_fields() {
         out_.line(fmt::format(".outputs = {},", outputs_.empty() ? "{}" : "OUTPUTS"));
         out_.open(".bytes = {");
@@ -256,6 +284,7 @@ class SpecPrinter {
     std::string span_of(const Dims& dims) { return dims.empty() ? "{}" : shape(dims); }
 
     void collect() {
+        collect_scaling();
         const Function& main = layout_.module().main();
         for (std::size_t k = 0; k < main.arguments.size(); ++k) {
             const ArgInfo& info = main.argument_info[k];
@@ -358,7 +387,8 @@ class SpecPrinter {
     std::string columns_;
     int column_count_ = 0;
     std::vector<std::pair<std::pair<std::int64_t, std::int64_t>, std::string>> parameter_order_;  // by unit and offset
-    std::vector<std::string> parameters_, constants_, inputs_, outputs_, streams_, units_;
+    std::vector<std::string> parameters_, constants_, inputs_, outputs_, streams_, units_, scaling_states_;
+    planning::ScalingPlaces scaled_;
     std::optional<std::int64_t> sample_numbers_;  // where in the batch arena the trainer writes them
     std::int64_t batch_ = 1;
 };

@@ -104,6 +104,10 @@ bool is_quantised(DType dtype) {
     return row_of(dtype).kind == Kind::quantised || row_of(dtype).kind == Kind::scale;
 }
 
+bool is_code(DType dtype) {
+    return row_of(dtype).kind == Kind::quantised;
+}
+
 bool is_integer(DType dtype) {
     return row_of(dtype).kind == Kind::integer;
 }
@@ -165,6 +169,37 @@ double half_value(DType dtype, std::uint16_t bits) {
     if (magnitude >= infinity) return std::bit_cast<float>(sign | f32_infinity | (magnitude << up));
     const float value = std::bit_cast<float>(magnitude << up) * below_f32(row);
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
+}
+
+double code_value(DType dtype, std::uint8_t bits) {
+    const DTypeRow& row = row_of(dtype);
+    check(row.kind == Kind::quantised, "the code of a type that has none");
+    const int fraction_bits = row.digits - 1, magnitude = bits & 0x7f;
+    const int exponent = magnitude >> fraction_bits, fraction = magnitude & ((1 << fraction_bits) - 1);
+    const double sign = (bits & 0x80) != 0 ? -1 : 1;
+    const double size =
+        exponent == 0 ? std::ldexp(fraction, row.least_exponent - fraction_bits)
+                      : std::ldexp((1 << fraction_bits) + fraction, row.least_exponent + exponent - 1 - fraction_bits);
+    if (size <= row.largest) return sign * size;
+    const bool infinite = has_infinities(row) && fraction == 0;
+    return sign * (infinite ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN());
+}
+
+std::uint8_t code_bits(DType dtype, double value) {
+    const DTypeRow& row = row_of(dtype);
+    if (std::isnan(value)) return 0x7f;
+    const double rounded = rounded_to(dtype, std::clamp(value, -row.largest, row.largest));
+    // Magnitudes grow with their codes: the one that is not below the number is it.
+    int low = 0, high = 0x7f;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        const double size = code_value(dtype, static_cast<std::uint8_t>(middle));
+        if (size >= std::abs(rounded) || std::isnan(size))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return static_cast<std::uint8_t>(low | (std::signbit(value) ? 0x80 : 0));
 }
 
 std::span<const DType> narrow_dtypes() {

@@ -11,7 +11,7 @@
 namespace thunderc {
 namespace {
 
-constexpr std::array<std::pair<Placement::Arena, std::string_view>, 14> arena_names = {
+constexpr std::array<std::pair<Placement::Arena, std::string_view>, 15> arena_names = {
     {{Placement::Arena::unplaced, "unplaced"},
      {Placement::Arena::parameters, "parameters"},
      {Placement::Arena::gradients, "gradients"},
@@ -25,7 +25,8 @@ constexpr std::array<std::pair<Placement::Arena, std::string_view>, 14> arena_na
      {Placement::Arena::caller, "caller"},
      {Placement::Arena::narrow_copies, "narrow_copies"},
      {Placement::Arena::gathered, "gathered"},
-     {Placement::Arena::unit_gradients, "unit_gradients"}}};
+     {Placement::Arena::unit_gradients, "unit_gradients"},
+     {Placement::Arena::scaling, "scaling"}}};
 
 std::string common_scope(const std::string& a, const std::string& b) {
     std::size_t end = 0;  // of the last whole segment that both have

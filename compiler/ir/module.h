@@ -69,6 +69,7 @@ struct Placement {
         narrow_copies,   // parameters once more in bf16, as products read them
         gathered,        // the units of a sharded model, each whole
         unit_gradients,  // their gradients before they are summed over ranks, each whole
+        scaling,         // of what is quantised: amaxes, scales and histories
     };
     Arena arena = Arena::unplaced;
     std::int64_t offset = 0;        // bytes into the arena; of member 0 for a family
@@ -158,6 +159,9 @@ inline bool is_of_checkpoint(const ArgInfo& info) {
 // What belongs to a parameter is a state with the names "<prefix>.<parameter>". Prefixes that are more than a word of
 // the optimizer's: the gradient, and the copy in bf16 that products read.
 inline constexpr std::string_view gradient_state = "grad", narrow_copy_state = "narrow_copy";
+// States of no parameter, but of a tensor that is quantised: "fp8.<module>.input_scale", of "weight_" and "gradient_",
+// "_amax" and "_history".
+inline constexpr std::string_view scaling_state = "fp8";
 std::string state_name(std::string_view prefix, std::string_view parameter);
 // Whether it is a state with this prefix.
 bool is_state(const ArgInfo& info, std::string_view prefix);

@@ -129,6 +129,8 @@ struct CallField {
         elements,  // how many elements the parameter arena has
         segments,  // where each parameter lies in it
         scalars,   // the StepScalars
+        // Of tensors that lie behind one another, from result `index` on: where that is, in its arena.
+        from_result,
     } kind = Kind::literal;
     std::size_t index = 0;  // of the operand or result; of the state: 0 for the first, 1 for the second
     std::string literal;    // C++ text: "512", "true", "0.125F", "WriteMode::add"
@@ -221,6 +223,8 @@ struct OpDef {
     std::vector<std::pair<std::size_t, std::size_t>> in_place;
     // Of what has any number of results: result r, whichever it is, may be written over operand `in_place_from` + r.
     std::optional<std::size_t> in_place_from;
+    // Elements depend on others of the operand that they are written over: the call reads these before.
+    bool in_place_as_whole = false;
     // Of what steps parameters alone: each result but a narrow copy may be written over its operand.
     std::function<OptimizerGroups(const Attributes&)> optimizer;
     // Of what ranks give each other: the kind, and whether this is the op that begins one (before plan), which an

@@ -13,7 +13,7 @@ namespace thunderc {
 
 struct Tensor {
     Type type;
-    std::vector<double> f;        // where is_float(type.dtype)
+    std::vector<double> f;        // where is_float(type.dtype), and of codes what they are as numbers
     std::vector<std::int64_t> i;  // else
 
     Tensor() = default;
@@ -22,7 +22,7 @@ struct Tensor {
     static Tensor ints(const std::vector<std::int64_t>& values);  // i64[n]
     static Tensor floats(const Dims& dims, std::vector<double> values, DType dtype = DType::f32);
 
-    bool floating() const { return is_float(type.dtype); }
+    bool floating() const { return is_float(type.dtype) || is_code(type.dtype); }
     std::int64_t size() const { return type.elements(); }
     double at(std::int64_t index) const {  // as a double, whatever the type
         auto k = static_cast<std::size_t>(index);

@@ -88,7 +88,7 @@ std::int64_t checked_index(std::int64_t index, std::int64_t entries) {
 }
 
 double convert(double value, DType dtype) {
-    if (is_float(dtype)) return rounded_to(dtype, value);
+    if (is_float(dtype) || is_code(dtype)) return rounded_to(dtype, value);
     switch (dtype) {
         case DType::i64: return std::trunc(value);
         case DType::i32:

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "compiler/ops/composite.h"
+#include "compiler/ops/fp8.h"
 #include "compiler/ops/linear.h"
 
 namespace thunderc {
@@ -44,6 +45,15 @@ std::vector<std::vector<Value>> adjacent_values(const Op& op) {
         split(op.results, n);
         split(op.operands, backward_weight_before);
         split(op.operands, backward_weight_before + n);
+    } else if (op.name == "fp8_quantise" || op.name == "fp8_requantise") {
+        add({op.operands.begin() + static_cast<std::ptrdiff_t>(fp8_first_of_x(op)), op.operands.end()});
+    } else if (op.name == "fp8_linear" && op.operands.size() > fp8_bias) {
+        add({op.operands.begin() + fp8_bias, op.operands.end()});
+    } else if (op.name == "fp8_linear_backward_weight") {
+        const auto n = static_cast<std::ptrdiff_t>(op.results.size()), from = static_cast<std::ptrdiff_t>(fp8_before);
+        add(op.results);
+        if (op.operands.size() >= fp8_before + op.results.size())
+            add({op.operands.begin() + from, op.operands.begin() + from + n});
     }
     return groups;
 }

@@ -150,7 +150,7 @@ std::vector<std::string> optimizer_states(const Module& composed) {
         for (const ArgInfo& info : f.argument_info) {
             if (info.kind != ArgInfo::Kind::state) continue;
             const std::string prefix = info.names.front().substr(0, info.names.front().find('.'));
-            if (prefix == gradient_state || prefix == narrow_copy_state) continue;
+            if (prefix == gradient_state || prefix == narrow_copy_state || prefix == scaling_state) continue;
             if (std::find(out.begin(), out.end(), prefix) == out.end()) out.push_back(prefix);
         }
     return out;

@@ -43,6 +43,10 @@ bool is_stored_as(const StoredCheckpoint::Tensor& stored, const HeldTensor& tens
 std::string identity_text(const ProgramSpec& program) {
     std::string text = cat(program.optimizer, " ", rule_of(program).states.size(), "\n");
     if (program.coded_states) text += "states of matrices in 8 bits\n";
+    if (!program.scaling.recipe.empty()) {
+        text += cat("fp8 ", program.scaling.recipe, "\n");
+        for (const std::string_view tensor : program.scaling.tensors) text += cat(tensor, "\n");
+    }
     if (program.optimizer_dtype != DType::f32) text += cat("states ", stored_name(program.optimizer_dtype), "\n");
     std::vector<const ParameterSpec*> parameters;
     for (const ParameterSpec& parameter : program.parameters) parameters.push_back(&parameter);
@@ -64,6 +68,7 @@ std::string state_name(const std::string& state, std::string_view parameter) {
 }
 
 constexpr std::string_view average_state = "ema";
+constexpr std::string_view scaling_prefix = "optimizer.fp8.";  // of scales and histories of all that is quantised
 
 template <typename T>
 T number(const StoredCheckpoint& file, const std::string& key) {
@@ -99,6 +104,12 @@ std::string difference(const StoredCheckpoint& file, const ProgramSpec& program)
     if (const std::string theirs = file.entry("optimizer"); theirs != program.optimizer) {
         return cat("its optimizer is ", theirs, ", this program's is ", program.optimizer);
     }
+    if (const std::string theirs = file.entry("fp8"); theirs != program.scaling.recipe) {
+        const auto text = [](std::string_view recipe) {
+            return recipe.empty() ? std::string("not quantised") : cat("quantised by --fp8 ", recipe);
+        };
+        return cat("its products are ", text(theirs), ", this program's ", text(program.scaling.recipe));
+    }
     for (const ParameterSpec& parameter : program.parameters) {
         const StoredCheckpoint::Tensor* tensor = file.find(parameter.name);
         if (tensor == nullptr) return cat("it has no parameter ", parameter.name);
@@ -124,11 +135,14 @@ std::string difference(const StoredCheckpoint& file, const ProgramSpec& program)
     }
     for (const StoredCheckpoint::Tensor& tensor : file.tensors()) {
         if (tensor.name.starts_with(state_name(std::string(average_state), "")) || is_codes(tensor)) continue;
+        if (tensor.name.starts_with(scaling_prefix)) continue;
         if (tensor.name.starts_with("optimizer.") && tensor.dtype != stored_name(program.optimizer_dtype)) {
             return cat("its optimizer's states are ", tensor.dtype, ", this program's are ",
                        stored_name(program.optimizer_dtype));
         }
     }
+    if (!program.scaling.recipe.empty())
+        return "it quantises other layers, or trains other parameters, than this program";
     return "the same parameters are not all trained in both";
 }
 
@@ -216,6 +230,8 @@ std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingAre
                                of.scales[k]});
         }
     if (average != nullptr) add_state(std::string(average_state), average->arena(), DType::f32);
+    for (const ParameterSpec& state : program.scaling.states)
+        add(cat(scaling_prefix, state.name), state, arenas.scaling, state.dtype);
     return tensors;
 }
 
@@ -239,6 +255,7 @@ std::map<std::string, std::string> checkpoint_metadata(const ProgramSpec& progra
                                                    {"warmup", cat(progress.warmup)}};
     for (const auto& [name, value] : progress.made_by) metadata[cat(made_by_prefix, name)] = value;
     for (const auto& [name, value] : progress.kept) metadata[cat(kept_prefix, name)] = value;
+    if (!program.scaling.recipe.empty()) metadata["fp8"] = std::string(program.scaling.recipe);
     if (progress.skipped > 0) metadata["skipped"] = cat(progress.skipped);
     if (progress.loss_scale > 0) {
         metadata["loss_scale"] = cat(progress.loss_scale);

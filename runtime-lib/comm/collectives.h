@@ -36,7 +36,7 @@ struct AllReduceMax {
     Output buffer{};
     std::int64_t elements = 0;
     Group group = Group::world;
-    const char* what = "";
+    const char* what = "amaxes";
 };
 void all_reduce_max(const AllReduceMax& call, Stream& stream);
 

@@ -374,12 +374,13 @@ void fp8_current_scales(const Fp8CurrentScales& call, Stream& stream);
 
 // Delayed scaling: a scale follows from amaxes of before, so that a tensor is quantised in the pass that makes it. Of
 // each tensor: history[0] is the amax since the last update, of one rank, and 0 after this one; from the oldest at 1 to
-// the latest at the end are those of earlier updates. A tensor that nothing was quantised of since then, whose amax is
-// 0, stays as it is. device/fp8_recipe.h has the rule, docs/numerics.md whose it is.
+// the latest at the end are those of earlier updates. Where amaxes lie by themselves, for ranks to compare all at once,
+// they are 0 after it as well. A tensor that nothing was quantised of since then, whose amax is 0, stays as it is.
+// device/fp8_recipe.h has the rule, docs/numerics.md whose it is.
 struct Fp8UpdateScales {
     Output scale{};         // (tensors) f32: 1 at first
     Output history{};       // (tensors, length) f32: 0 at first
-    Input amax{};           // (tensors) f32: the largest history[0] of all ranks; null: this rank's
+    Output amax{};          // (tensors) f32: instead of history[0], and of all ranks; null: history[0] is it
     bool latest = false;    // the scale follows from the latest amax alone, not from the largest one there is
     float largest = 448.F;  // what that amax is to become by the scale
     std::int64_t tensors = 0, length = 0;

@@ -14,6 +14,7 @@ struct Arenas {
     std::byte* gradients = nullptr;       // laid out like the parameters
     std::byte* gathered = nullptr;        // units of parameters that ranks have pieces of, each whole
     std::byte* unit_gradients = nullptr;  // their gradients, until these are summed over the ranks
+    std::byte* scaling = nullptr;         // amaxes, scales and histories of what is quantised
     std::byte* saved = nullptr;           // activations kept from forward to backward
     std::byte* scratch = nullptr;         // reused within forward and backward
     std::byte* constants = nullptr;       // tables that are read from constants.safetensors at start

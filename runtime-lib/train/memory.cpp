@@ -33,7 +33,8 @@ constexpr ArenaName names[] = {{"parameters", "parameters"},
                                {"batch", "batch"},
                                {"narrow_copies", "narrow copies"},
                                {"gathered", "gathered parameters"},
-                               {"unit_gradients", "gradients of this rank"}};
+                               {"unit_gradients", "gradients of this rank"},
+                               {"scaling", "scales"}};
 static_assert(std::size(names) == static_cast<std::size_t>(Arena::count));
 
 }  // namespace
@@ -74,9 +75,9 @@ std::string memory_line(int rank, const MemoryUse& use) {
 }
 
 std::byte** place_of(TrainingArenas& arenas, Arena arena) {
-    std::byte** const places[] = {&arenas.parameters, &arenas.gradients,     &arenas.optimizer, &arenas.saved,
-                                  &arenas.scratch,    &arenas.constants,     &arenas.batch,     &arenas.narrow_copies,
-                                  &arenas.gathered,   &arenas.unit_gradients};
+    std::byte** const places[] = {&arenas.parameters, &arenas.gradients,      &arenas.optimizer, &arenas.saved,
+                                  &arenas.scratch,    &arenas.constants,      &arenas.batch,     &arenas.narrow_copies,
+                                  &arenas.gathered,   &arenas.unit_gradients, &arenas.scaling};
     static_assert(std::size(places) == static_cast<std::size_t>(Arena::count));
     return places[static_cast<std::size_t>(arena)];
 }

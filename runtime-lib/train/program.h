@@ -24,6 +24,7 @@ enum class Arena : std::uint8_t {
     narrow_copies,
     gathered,
     unit_gradients,
+    scaling,
     count
 };
 
@@ -64,6 +65,14 @@ struct AdapterSpec {
     bool rank_stabilized;                                // scaled by alpha / sqrt(rank), not by alpha / rank
     bool fan_in_fan_out;                                 // there are layers whose weights are (in, out)
     std::span<const std::string_view> targets, saved{};  // modules with adapters, and those that are trained whole
+};
+
+// What is quantised, by a scale for each tensor that follows from its amaxes (device/fp8_recipe.h). In the arena
+// `scaling` lie an amax of each, then a scale of each, then a history of each.
+struct ScalingSpec {
+    std::string_view recipe{};                    // "delayed"; empty: nothing is
+    std::span<const std::string_view> tensors{};  // "model.layers.0.mlp.down_proj.input"
+    std::span<const ParameterSpec> states{};      // of all tensors side by side: their scales, their histories
 };
 
 // Whom the first line of a run names: those who have calls that the program makes.
@@ -107,6 +116,7 @@ struct ProgramSpec {
     std::span<const std::string_view> outer_matrices{};
     std::span<const PaddedRow> padded_rows{};  // along these its gradient is not the slope of its loss
     const AdapterSpec* adapters = nullptr;
+    ScalingSpec scaling{};
 
     // of a program for several ranks
     Mesh mesh{};                                  // that it was generated for

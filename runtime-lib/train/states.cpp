@@ -3,6 +3,7 @@
 
 #include "device/api.h"
 #include "optim/rules/info.h"
+#include "program/transfer.h"
 #include "support/error.h"
 #include "support/text.h"
 #include "train/groups.h"
@@ -81,6 +82,21 @@ void make_narrow_copies(const ProgramSpec& program, const TrainingArenas& arenas
     copies.dtype = program.compute;
     convert(copies, reinterpret_cast<const float*>(arenas.parameters),
             static_cast<std::int64_t>(bytes / size_of(program.compute)), stream);
+}
+
+void begin_scaling(const ProgramSpec& program, const TrainingArenas& arenas, Stream& stream) {
+    for (const ParameterSpec& state : program.scaling.states) {
+        const std::vector<float> numbers(state.bytes / sizeof(float),
+                                         state.init == ParameterSpec::Init::ones ? 1.F : 0.F);
+        to_device(arenas.scaling + state.offset, reinterpret_cast<const std::byte*>(numbers.data()), state.bytes,
+                  stream);
+    }
+    forget_amaxes(program, arenas, stream);
+}
+
+void forget_amaxes(const ProgramSpec& program, const TrainingArenas& arenas, Stream& stream) {
+    const std::size_t bytes = program.scaling.tensors.size() * sizeof(float);
+    if (bytes > 0) fill_zero(arenas.scaling, bytes, stream);
 }
 
 }  // namespace thunder

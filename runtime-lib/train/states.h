@@ -36,6 +36,11 @@ std::int64_t trained_elements(const ProgramSpec& program);
 // them.
 void make_narrow_copies(const ProgramSpec& program, const TrainingArenas& arenas, Stream& stream);
 
+// Of what is quantised: scales of 1, and nothing known of what is to come. And nothing noted of what was quantised
+// since scales were last updated: an evaluation is no part of a run.
+void begin_scaling(const ProgramSpec& program, const TrainingArenas& arenas, Stream& stream);
+void forget_amaxes(const ProgramSpec& program, const TrainingArenas& arenas, Stream& stream);
+
 // The dimensions of a state of a parameter.
 std::vector<std::int64_t> dims_of_state(const ProgramSpec& program, const OptimizerStates::OfParameter& of,
                                         std::size_t state);

@@ -218,6 +218,7 @@ struct Trainer::State {
                         static_cast<double>(all));
         world.on_read([this](std::size_t bytes) { waiting->add(static_cast<double>(bytes)); });
         read_constants(program.constants, options.program_folder, arenas.constants, stream);
+        begin_scaling(program, arenas, stream);
         if (options.resume) {
             if (checkpoints.empty())
                 fail(cat("there is no checkpoint in ", options.checkpoint, " to go on from"),
@@ -556,6 +557,7 @@ void Trainer::end_evaluation() {
     s.watch.evaluation(report);
     if (!s.options.eval_only) s.judge(report);
     if (s.options.eval_only && s.world.is_first()) std::printf("%s\n", json_line(report).c_str());
+    forget_amaxes(s.program, s.arenas, s.stream);
     s.loaded_micro_step = -1;
     s.evaluating = false;
 }

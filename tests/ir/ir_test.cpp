@@ -92,11 +92,11 @@ TEST(Verify, LoopsAgreeWithTheirBodies) {
 TEST(Parse, NoValueIsQuantised) {
     std::string refused;
     try {
-        parse_module("module \"m\" values func @main(%x: e4m3[2]) -> (%x) {}");
+        parse_module("module \"m\" values func @main(%x: e8m0[2]) -> (%x) {}");
     } catch (const std::exception& error) {
         refused = error.what();
     }
-    EXPECT_EQ(refused, "line 1 of the program text: no value is of e4m3, which means nothing without a scale");
+    EXPECT_EQ(refused, "line 1 of the program text: no value is of e8m0, the type of a scale");
 }
 
 TEST(Verify, NothingIsPlacedBeforePlan) {

@@ -42,6 +42,7 @@ bool is_lowered(const OpDef& def, const Sample& sample) {
     if (def.name == "linear_backward_weight" && sample.operands.size() > 2) return false;
     bool floats = false, all = true;
     for (const SampleOperand& operand : sample.operands) {
+        if (is_code(operand.type.dtype)) return false;  // made behind lower_precision
         if (operand.absent || !is_float(operand.type.dtype)) continue;
         floats = floats || operand.type.rank() > 0;
         all = all && operand.type.dtype == DType::f32;

@@ -385,6 +385,7 @@ std::string decomposition_problem(const OpDef& def, const Sample& sample) {
 }
 
 std::string in_place_problem(const OpDef& def, const Sample& sample) {
+    if (def.in_place_as_whole) return "";
     std::vector<Tensor> operands = make_operands(def.name, sample);
     std::vector<Tensor> before = run_reference(def, sample, operands);
     auto pairs = def.in_place;

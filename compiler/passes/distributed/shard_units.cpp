@@ -355,6 +355,19 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
     }
     f.results.push_back(norm);
     f.result_names.emplace_back("grad_norm");
+    // Scales of what is quantised are whole on each rank, and follow from amaxes that all have.
+    for (const Op& op : old.ops) {
+        if (op.name != "fp8_update_scales") continue;
+        std::vector<Value> states;
+        for (const Value v : op.operands)
+            states.push_back(f.add_argument(old.type(v), old.info(v).name, old.argument_info[argument(v)]));
+        const std::vector<Value> after = b.emit(op.name, states, op.attributes);
+        for (std::size_t r = 0; r < after.size(); ++r) {
+            f.info(after[r]).name = old.info(op.results[r]).name;
+            f.results.push_back(after[r]);
+            f.result_names.push_back(f.info(states[r]).name);
+        }
+    }
     old = std::move(f);
 }
 

@@ -32,6 +32,7 @@ Module plan(Module module, Report& report) {
     planning::Shared shared;
     shared.parameters = planning::place_parameters(module);
     if (is_step(module)) shared.states = planning::place_states(module, shared.parameters);
+    shared.scaling = planning::place_scaling(module);
     std::vector<std::string> order;
     for (const Function& f : module.functions)
         if (!f.kind.starts_with("kernel:")) visit(module, f.name, order);
@@ -43,7 +44,7 @@ Module plan(Module module, Report& report) {
         for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
             const ArgInfo& info = f.argument_info[k];
             const auto size = static_cast<std::int64_t>(size_of(f.type(f.arguments[k]).dtype));
-            if (info.kind != ArgInfo::Kind::state) continue;
+            if (info.kind != ArgInfo::Kind::state || is_state(info, scaling_state)) continue;
             std::int64_t& of_arena = element_bytes[is_state(info, gradient_state)      ? "gradients"
                                                    : is_state(info, narrow_copy_state) ? "narrow_copies"
                                                                                        : ""];
@@ -59,6 +60,7 @@ Module plan(Module module, Report& report) {
         module.arena_bytes["narrow_copies"] = places.with_narrow_copy * element_bytes["narrow_copies"];
     if (units.gathered > 0) module.arena_bytes["gathered"] = units.gathered;
     if (units.gradients > 0) module.arena_bytes["unit_gradients"] = units.gradients;
+    if (shared.scaling.bytes > 0) module.arena_bytes["scaling"] = shared.scaling.bytes;
     if (shared.result_bytes > 0) module.arena_bytes["results"] = shared.result_bytes;
     for (const auto& [arena, bytes] : module.arena_bytes) report.done(arena, "", fmt::format("{} bytes", bytes));
     return module;

@@ -148,6 +148,10 @@ Placement FunctionPlanner::state_place(const Type& type, const std::string& name
     const std::string what = name.substr(0, dot), parameter = name.substr(dot + 1);
     if (what == gradient_state) return parameter_place(Arena::gradients, type, parameter);
     if (what == narrow_copy_state) return parameter_place(Arena::narrow_copies, type, parameter);
+    if (what == scaling_state) {
+        const ScalingPlaces::Place& place = shared_.scaling.by_name.at(name);
+        return {Arena::scaling, place.offset, place.layer_stride, {}, {}};
+    }
     const auto state = shared_.states.by_name.find(name);
     check(state != shared_.states.by_name.end(), [&] { return fmt::format("there is no state {}", name); });
     return {Arena::optimizer, state->second.offset, state->second.layer_stride, {}, {}};

@@ -44,7 +44,7 @@ void FunctionPlanner::place_sums() {
             const Value sum = f_.ops[adds].results[r], before = f_.ops[adds].operands[o];
             const Op* def = definition(before);
             const bool own = def != nullptr && !placed(before) && !is_view(*def) && !is_constant_op(*def) &&
-                             !is_member_op(*def) && !is_loop(*def) && uses_->single_user(before);
+                             !is_member_op(*def) && !is_carried(*def, before) && uses_->single_user(before);
             // Of arguments and results of a body the caller knows that they are one tensor.
             const bool there = placed(before) && at(owner(before)) == at(owner(sum));
             if (there) continue;
@@ -65,6 +65,13 @@ void FunctionPlanner::place_sums() {
             lie_in(moved, sum);
         }
     }
+}
+
+// Whether a loop hands it from layer to layer, in slots of its own; what it collects lies anywhere.
+bool FunctionPlanner::is_carried(const Op& op, Value v) {
+    if (!is_loop(op)) return false;
+    const auto end = op.results.begin() + static_cast<std::ptrdiff_t>(loop_carried(op));
+    return std::find(op.results.begin(), end, v) != end;
 }
 
 void FunctionPlanner::lie_in(Value v, Value place) {

@@ -17,6 +17,7 @@
 #include "compiler/planned/alignment.h"
 #include "compiler/planned/carry_slots.h"
 #include "compiler/planned/parameter_places.h"
+#include "compiler/planned/scaling_places.h"
 #include "compiler/planned/state_places.h"
 
 namespace thunderc::planning {
@@ -40,6 +41,7 @@ std::int64_t assign_offsets(std::vector<Piece>& pieces);
 struct Shared {  // by all functions of a module
     ParameterPlaces parameters;
     StatePlaces states;
+    ScalingPlaces scaling;
     std::int64_t constant_bytes = 0, saved_bytes = 0, batch_bytes = 0, result_bytes = 0;
     std::vector<std::pair<ConstPtr, std::int64_t>> constants;
     std::map<std::string, std::int64_t> batch;  // by the input's name
@@ -94,6 +96,7 @@ class FunctionPlanner {
     // ---- sums: calls that add to what is there ----
     static std::vector<std::pair<std::size_t, std::size_t>> added_in_place(const Op& op, const Function& f);
     void place_sums();
+    static bool is_carried(const Op& op, Value v);
     void lie_in(Value v, Value place);
 
     // ---- loops ----

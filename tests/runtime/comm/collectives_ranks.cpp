@@ -151,7 +151,7 @@ TEST(Collectives, DelayedScalesAreTheSameOnAllRanks) {
         compute.wait(reduced);
         fp8_update_scales({.scale = scale.data(),
                            .history = history.data(),
-                           .amax = static_cast<const float*>(largest.data()),
+                           .amax = largest.data(),
                            .largest = recorded->recipe.largest(recorded->of_gradients),
                            .tensors = tensors,
                            .length = length},

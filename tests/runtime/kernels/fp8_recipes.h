@@ -86,12 +86,15 @@ void expect_recorded_states(const RecordedRecipe& recorded, Stream& stream, std:
         }
         fp8_update_scales({.scale = scale.data(),
                            .history = history.data(),
-                           .amax = recorded.ranks > 1 ? Input(static_cast<const float*>(reduced.data())) : Input(),
+                           .amax = recorded.ranks > 1 ? Output(reduced.data()) : Output(),
                            .latest = recorded.recipe.latest,
                            .largest = recorded.recipe.largest(recorded.of_gradients),
                            .tensors = recorded_tensors,
                            .length = length},
                           stream);
+        if (recorded.ranks > 1)
+            expect_bits({reduced.data(), reduced.data() + recorded_tensors}, std::vector<float>(recorded_tensors),
+                        "amaxes behind an update");
         if (step % recorded_every != recorded_every - 1) continue;
         const auto expected = scales.begin() + step / recorded_every * recorded_tensors;
         expect_bits({scale.data(), scale.data() + recorded_tensors}, {expected, expected + recorded_tensors},

@@ -22,7 +22,7 @@ void fp8_update_scales(const Fp8UpdateScales& call, Stream& stream) {
     const Timed timed = timed_call("fp8_update_scales", call, stream);
     check_types(call);
     auto* scale = static_cast<float*>(call.scale.data);
-    const auto* amaxes = static_cast<const float*>(call.amax.data);
+    auto* amaxes = static_cast<float*>(call.amax.data);
     parallel_rows(call.tensors, call.length, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t t = begin; t < end; ++t) {
             float* history = static_cast<float*>(call.history.data) + t * call.length;
@@ -36,6 +36,7 @@ void fp8_update_scales(const Fp8UpdateScales& call, Stream& stream) {
                 }
             }
             scale[t] = delayed_scale(call.latest ? latest : largest, scale[t], call.largest);
+            if (call.amax) amaxes[t] = 0;
         }
     });
 }

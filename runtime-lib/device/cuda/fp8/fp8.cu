@@ -183,7 +183,7 @@ void fp8_update_scales(const Fp8UpdateScales& call, Stream& stream) {
         check_types(call);
         launch("fp8_update_scales", bundled::bundled_fp8_update_scale, call.tensors, 256, stream,
                static_cast<float*>(call.scale.data), static_cast<float*>(call.history.data),
-               static_cast<const float*>(call.amax.data), call.largest, call.length, call.latest);
+               static_cast<float*>(call.amax.data), call.largest, call.length, call.latest);
     });
 }
 

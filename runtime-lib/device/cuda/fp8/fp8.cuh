@@ -302,8 +302,8 @@ THUNDER_FUNCTION void fp8_quantise_blocks(Global<e4m3> q, Global<Scale> scales, 
 }
 
 // A tensor's history is moved by one place where it lies: what a thread reads, another one writes after the barrier.
-THUNDER_FUNCTION void fp8_update_scale(Global<float> scale, Global<float> history, Global<const float> amax,
-                                       float largest, std::int64_t length, bool from_latest) {
+THUNDER_FUNCTION void fp8_update_scale(Global<float> scale, Global<float> history, Global<float> amax, float largest,
+                                       std::int64_t length, bool from_latest) {
     THUNDER_SHARED(float, warps, 8);
     const std::int64_t tensor = block_index(), first = tensor * length;
     const float reduced = amax ? float(amax[tensor]) : 0.0F;
@@ -320,7 +320,9 @@ THUNDER_FUNCTION void fp8_update_scale(Global<float> scale, Global<float> histor
         }
     }
     greatest = block_max<256>(greatest, warps);
-    if (thread_index() == 0) scale[tensor] = delayed_scale(from_latest ? latest : greatest, scale[tensor], largest);
+    if (thread_index() != 0) return;
+    scale[tensor] = delayed_scale(from_latest ? latest : greatest, scale[tensor], largest);
+    if (amax) amax[tensor] = 0.0F;
 }
 
 #define BUNDLED_FP8_AMAX(suffix, X)                                                                                \
@@ -396,7 +398,7 @@ THUNDER_NARROW_TYPES(BUNDLED_NARROW_FP8_BLOCKS)
 #undef BUNDLED_FP8_BLOCKS
 
 THUNDER_KERNEL(256)
-bundled_fp8_update_scale(Global<float> scale, Global<float> history, Global<const float> amax, float largest,
+bundled_fp8_update_scale(Global<float> scale, Global<float> history, Global<float> amax, float largest,
                          std::int64_t length, bool from_latest) {
     fp8_update_scale(scale, history, amax, largest, length, from_latest);
 }

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/passes/precision/quantise_products.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <regex>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/builder.h"
+#include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
+#include "compiler/ops/composite.h"
+#include "compiler/ops/fp8.h"
+#include "compiler/ops/linear.h"
+#include "compiler/passes/precision/scaled_tensors.h"
+#include "compiler/planned/step_form.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+// What FP8 products of GPUs take, in each dimension.
+constexpr std::int64_t multiple = 16;
+
+std::regex skip_expression(const std::string& text) {
+    try {
+        return std::regex(text);
+    } catch (const std::regex_error&) {
+        Diagnostic d;
+        d.message = fmt::format("--fp8-skip \"{}\" is not a regular expression", text);
+        d.help = "for example: --fp8-skip 'mlp\\.down_proj$'";
+        throw UsageError(std::move(d));
+    }
+}
+
+// A function that one call or loop of an entry runs, written anew.
+class BlockQuantiser {
+  public:
+    BlockQuantiser(Module& module, Function& entry, Op& call, ScaledTensors& tensors, const Fp8Options& options,
+                   Report& report)
+        : entry_(entry),
+          call_(call),
+          f_(*module.find(called_function(call))),
+          tensors_(tensors),
+          options_(options),
+          report_(report),
+          b_(f_) {}
+
+    // Whether the forward pass is of this step: it notes amaxes, and decides which layers are quantised.
+    void run(bool of_step) {
+        of_step_ = of_step;
+        const Function before = f_;
+        const Uses uses(before);
+        std::vector<Op> ops = std::exchange(f_.ops, {});
+        for (Op& op : ops) {
+            b_.set_provenance(op.provenance);
+            if (op.name == "linear")
+                forward(op);
+            else if (op.name == "linear_backward_input")
+                backward_input(op);
+            else if (op.name == "linear_backward_weight")
+                backward_weight(op, before, uses);
+            else
+                f_.ops.push_back(std::move(op));
+        }
+        finish();
+    }
+
+  private:
+    // ---- which tensor an argument of the function stands for outside ----
+
+    std::optional<std::size_t> argument(Value v) const {
+        const auto at = std::find(f_.arguments.begin(), f_.arguments.end(), v);
+        if (at == f_.arguments.end()) return std::nullopt;
+        return static_cast<std::size_t>(at - f_.arguments.begin());
+    }
+    std::size_t end_of_layer() const {
+        return is_loop(call_) ? loop_carried(call_) + loop_per_layer(call_) : call_.operands.size();
+    }
+    bool is_of_layer(std::size_t k) const {
+        return !is_loop(call_) || (k >= loop_carried(call_) && k < end_of_layer());
+    }
+    // Of a parameter, of its copy or of its gradient: what the parameters are called, layer by layer.
+    std::vector<std::string> parameters(Value v) const {
+        const std::optional<std::size_t> k = argument(v);
+        if (!k || !is_of_layer(*k)) return {};
+        for (std::size_t a = 0; a < entry_.arguments.size(); ++a) {
+            if (entry_.arguments[a] != call_.operands[*k]) continue;
+            const ArgInfo& info = entry_.argument_info[a];
+            std::vector<std::string> names = info.names;
+            if (info.kind == ArgInfo::Kind::state)
+                for (std::string& name : names) name = name.substr(name.find('.') + 1);
+            else if (info.kind != ArgInfo::Kind::parameter)
+                return {};
+            return names;
+        }
+        return {};
+    }
+    // What the layer is called, for each of the loop; empty where a weight is none of its own.
+    std::vector<std::string> modules(const std::vector<Value>& weights) const {
+        std::vector<std::vector<std::string>> all;
+        for (const Value w : weights) {
+            all.push_back(parameters(w));
+            if (all.back().empty()) return {};
+        }
+        return modules_of_weights(all);
+    }
+
+    void declined(const Op& op, const std::string& why) {
+        const std::string where = op.provenance.scope.empty() ? "@" + f_.name : op.provenance.scope;
+        report_.declined("quantise_products", where, why);
+        tensors_.note_declined(where, why);
+    }
+
+    // ---- states ----
+
+    Value state(ScaledTensor& tensor, ScaledTensor::Part part) {
+        const auto key = std::make_pair(&tensor, part);
+        if (const auto at = inside_.find(key); at != inside_.end()) return at->second;
+        const Value outer = tensors_.argument(entry_, tensor, part);
+        const Value inner = f_.add_value(entry_.type(outer).member(), unique_value_name(f_, tensor.short_name(part)));
+        added_.emplace_back(inner, outer);
+        return inside_[key] = inner;
+    }
+
+    // ---- quantising ----
+
+    struct Codes {
+        Value inverse, plain, transposed;
+    };
+
+    // `notes`: the amax, too.
+    Codes quantise(ScaledTensor& tensor, const std::vector<Value>& x, bool plain, bool transposed, bool notes) {
+        std::vector<Value> operands = {state(tensor, ScaledTensor::Part::scale)};
+        if (notes) operands.push_back(state(tensor, ScaledTensor::Part::amax));
+        operands.insert(operands.end(), x.begin(), x.end());
+        Attributes attributes{{"copies", std::string(plain && transposed ? "both"
+                                                     : plain             ? "plain"
+                                                                         : "transposed")},
+                              {"dtype", tensor.dtype}};
+        if (x.size() > 1) attributes.set("adjacent_weights", true);
+        const std::vector<Value> made = b_.emit(notes ? "fp8_quantise" : "fp8_requantise", operands, attributes);
+        const std::string name = tensor.role == "weight" ? tensor.short_name() : f_.info(x[0]).name;
+        std::size_t r = 0;
+        const auto take = [&](const std::string& as) {
+            f_.info(made[r]).name = unique_value_name(f_, as);
+            return made[r++];
+        };
+        if (notes) noted_.emplace_back(&tensor, take(tensor.short_name(ScaledTensor::Part::amax) + "_after"));
+        Codes codes;
+        codes.inverse = take(name + "_inverse");
+        const std::string of_type = fmt::format("{}_{}", name, name_of(tensor.dtype));
+        if (plain) codes.plain = take(of_type);
+        if (transposed) codes.transposed = take(of_type + "_transposed");
+        return codes;
+    }
+
+    Value product(const Op& op, Value a, Value b, Value inverse_a, Value inverse_b, Value residual,
+                  const std::vector<Value>& biases) {
+        std::vector<Value> operands = {a, b, inverse_a, inverse_b};
+        if (residual || !biases.empty()) operands.push_back(residual);
+        operands.insert(operands.end(), biases.begin(), biases.end());
+        Attributes attributes{{"dtype", f_.type(op.results[0]).dtype}};
+        if (biases.size() > 1) attributes.set("adjacent_weights", true);
+        Op made;
+        made.name = "fp8_linear";
+        made.operands = std::move(operands);
+        made.attributes = std::move(attributes);
+        made.provenance = op.provenance;
+        made.results = {op.results[0]};
+        f_.ops.push_back(std::move(made));
+        return op.results[0];
+    }
+
+    // ---- y = x Wᵀ ----
+
+    // All layers of a loop are one text: they are left out together, or not at all.
+    bool is_skipped(const std::vector<std::string>& names) const {
+        if (options_.skip.empty()) return false;
+        const std::regex skip = skip_expression(options_.skip);
+        const auto matched =
+            std::count_if(names.begin(), names.end(), [&](const std::string& n) { return std::regex_search(n, skip); });
+        if (matched == 0 || matched == static_cast<std::ptrdiff_t>(names.size())) return matched > 0;
+        Diagnostic d;
+        d.message = fmt::format("--fp8-skip: '{}' names {} of {} and not the others", options_.skip, matched,
+                                name_pattern(names));
+        d.help = "name all layers of a loop, or none: they are computed by the same code";
+        throw UserError(std::move(d));
+    }
+
+    // Why a layer stays as it is; "": it does not.
+    std::string unfit(const Op& op, const std::vector<std::string>& names) const {
+        if (names.empty()) return "its weights are no parameters of the layer alone";
+        if (is_skipped(names)) return "--fp8-skip names it";
+        const Type& x = f_.type(op.operands[0]);
+        if (x.dtype != DType::bf16 || f_.type(op.results[0]).dtype != DType::bf16)
+            return fmt::format("it is of {}", name_of(x.dtype));
+        if (op.attributes.string("activation", "none") != "none" || op.results.size() > 1)
+            return "it applies an activation";
+        const std::pair<const char*, std::int64_t> sizes[] = {{"rows", row_count(x.dims)},
+                                                              {"inputs", last_dim(x.dims)},
+                                                              {"outputs", last_dim(f_.type(op.results[0]).dims)}};
+        for (const auto& [what, size] : sizes)
+            if (size % multiple != 0) return fmt::format("{} {} are no multiple of {}", size, what, multiple);
+        const ScaledTensor* known = tensors_.find(names.front(), "input");
+        if (known == nullptr) return of_step_ ? "" : "the step has it so";
+        return known->noted_in == f_.name ? "its weights are read twice" : "";
+    }
+
+    void forward(Op& op) {
+        std::vector<Value> weights, biases;
+        for (std::size_t k = 0; k < linear_products(op.operands.size()); ++k) {
+            weights.push_back(op.operands[linear_weight(k)]);
+            if (has_operand(op, linear_bias(k))) biases.push_back(op.operands[linear_bias(k)]);
+        }
+        const std::vector<std::string> names = modules(weights);
+        if (const std::string why = unfit(op, names); !why.empty()) {
+            declined(op, why);
+            f_.ops.push_back(std::move(op));
+            return;
+        }
+        // What is computed again in the backward pass, or evaluated, has the scales that it has, and its amax is known.
+        const bool notes = tensors_.find(names.front(), "input") == nullptr;
+        ScaledTensor& input = tensors_.get(names, "input", DType::e4m3);
+        ScaledTensor& weight = tensors_.get(names, "weight", DType::e4m3);
+        if (notes) input.noted_in = weight.noted_in = f_.name;
+        const Codes x = quantise(input, {op.operands[0]}, true, false, notes);
+        const Codes w = quantise(weight, weights, true, false, notes);
+        product(op, x.plain, w.plain, x.inverse, w.inverse, operand_or_none(op, linear_residual), biases);
+        if (notes) report_.done("quantise_products", op.provenance.scope, "e4m3 times e4m3, delayed scaling");
+    }
+
+    // ---- dx = dy W, dW = dyᵀ x ----
+
+    bool is_quantised_layer(const std::vector<std::string>& names) const {
+        return !names.empty() && tensors_.find(names.front(), "input") != nullptr;
+    }
+
+    // dy is quantised once, for both products.
+    Codes gradient(const std::vector<std::string>& names, Value dy) {
+        const auto known = gradients_.find(dy);
+        if (known != gradients_.end()) return known->second;
+        ScaledTensor& tensor = tensors_.get(names, "gradient", DType::e5m2);
+        return gradients_[dy] = quantise(tensor, {dy}, true, options_.weight_gradients, true);
+    }
+
+    void backward_input(Op& op) {
+        std::vector<Value> weights;
+        for (std::size_t k = 0; k < backward_input_products(op.operands.size()); ++k)
+            weights.push_back(op.operands[backward_input_weight(k)]);
+        const std::vector<std::string> names = modules(weights);
+        if (!is_quantised_layer(names)) {
+            f_.ops.push_back(std::move(op));
+            return;
+        }
+        const Codes dy = gradient(names, op.operands[0]);
+        const Codes w = quantise(*tensors_.find(names.front(), "weight"), weights, false, true, false);
+        product(op, dy.plain, w.transposed, dy.inverse, w.inverse, operand_or_none(op, backward_input_residual), {});
+        report_.done("quantise_products", op.provenance.scope, "e5m2 times e4m3");
+    }
+
+    // The gradient that each weight's is added to, where it is added in this function.
+    static std::vector<Value> destinations(const Op& op, std::size_t weights, const Function& f, const Uses& uses) {
+        std::vector<Value> out;
+        for (std::size_t r = 0; r < weights; ++r)
+            for (const std::int32_t user : uses.users[op.results[r].index])
+                if (const Op& adds = f.ops[static_cast<std::size_t>(user)]; adds.name == "accumulate_gradient")
+                    out.push_back(adds.operands[0]);
+        return out;
+    }
+
+    void backward_weight(Op& op, const Function& before, const Uses& uses) {
+        const bool biases = op.attributes.boolean("bias", false);
+        const std::size_t n = biases ? op.results.size() / 2 : op.results.size();
+        const std::vector<Value> destination = destinations(op, n, before, uses);
+        const std::vector<std::string> names =
+            destination.size() == n ? modules(destination) : std::vector<std::string>{};
+        if (!options_.weight_gradients || op.operands.size() > backward_weight_before || !is_quantised_layer(names)) {
+            f_.ops.push_back(std::move(op));
+            return;
+        }
+        const Codes dy = gradient(names, op.operands[0]);
+        const Codes x = quantise(*tensors_.find(names.front(), "input"), {op.operands[1]}, false, true, false);
+        if (biases) bias_gradients(op, n);
+        Op made;
+        made.name = "fp8_linear_backward_weight";
+        made.operands = {dy.transposed, x.transposed, dy.inverse, x.inverse};
+        made.attributes = {{"dtype", f_.type(op.results[0]).dtype}};
+        for (const char* kept : {"adjacent_weights", "outs"})
+            if (const Attribute* attribute = op.attributes.find(kept)) made.attributes.set(kept, *attribute);
+        made.provenance = op.provenance;
+        made.results.assign(op.results.begin(), op.results.begin() + static_cast<std::ptrdiff_t>(n));
+        f_.ops.push_back(std::move(made));
+        report_.done("quantise_products", op.provenance.scope, "e5m2 times e4m3, the gradient of its weights");
+    }
+
+    // Sums of dy as it was, which the product of it made on the way.
+    void bias_gradients(const Op& op, std::size_t n) {
+        const Value dy = op.operands[0];
+        Dims leading;
+        for (std::int64_t d = 0; d + 1 < f_.type(dy).rank(); ++d) leading.push_back(d);
+        const Value sums = b_.reduce_sum(b_.cast(dy, DType::f32), leading);
+        std::int64_t begin = 0;
+        for (std::size_t k = 0; k < n; ++k) {
+            const Type type = f_.type(op.results[n + k]);
+            Value part = b_.slice(sums, 0, begin, begin + type.dims[0]);
+            part = b_.reshape(b_.cast(part, type.dtype), type.dims);
+            replaced_[op.results[n + k]] = part;
+            begin += type.dims[0];
+        }
+    }
+
+    // ---- the end: states come in and go out ----
+
+    void finish() {
+        substitute(f_, replaced_);
+        if (added_.empty()) return;
+        const auto at = static_cast<std::ptrdiff_t>(end_of_layer());
+        std::vector<Value> inner, outer;
+        for (const auto& [in, out] : added_) {
+            inner.push_back(in);
+            outer.push_back(out);
+        }
+        f_.arguments.insert(f_.arguments.begin() + at, inner.begin(), inner.end());
+        call_.operands.insert(call_.operands.begin() + at, outer.begin(), outer.end());
+        if (is_loop(call_))
+            call_.attributes.set("per_layer",
+                                 call_.attributes.integer("per_layer") + static_cast<std::int64_t>(added_.size()));
+        for (const auto& [tensor, amax] : noted_) {
+            f_.results.push_back(amax);
+            if (!f_.result_names.empty()) f_.result_names.push_back(f_.info(amax).name);
+            const Value before = tensors_.argument(entry_, *tensor, ScaledTensor::Part::amax);
+            tensor->amax_after =
+                entry_.add_value(entry_.type(before), unique_value_name(entry_, entry_.info(before).name + "_after"));
+            call_.results.push_back(tensor->amax_after);
+        }
+    }
+
+    Function& entry_;
+    Op& call_;
+    Function& f_;
+    ScaledTensors& tensors_;
+    const Fp8Options& options_;
+    Report& report_;
+    Builder b_;
+    bool of_step_ = true;
+    std::map<std::pair<ScaledTensor*, ScaledTensor::Part>, Value> inside_;
+    std::vector<std::pair<Value, Value>> added_;          // arguments of the function, of the call
+    std::vector<std::pair<ScaledTensor*, Value>> noted_;  // amaxes that the function gives
+    std::map<Value, Codes> gradients_;                    // by dy
+    std::map<Value, Value> replaced_;
+};
+
+void quantise_blocks(Module& module, Function& entry, ScaledTensors& tensors, const Fp8Options& options, bool of_step,
+                     Report& report) {
+    for (Op& op : entry.ops) {
+        if (!runs_function(op)) continue;
+        if (const Function& block = callee(module, op); call_count(module, block.name) != 1) {
+            report.declined("quantise_products", "@" + block.name, "it is called from several places");
+            tensors.note_declined("@" + block.name, "it is called from several places");
+            continue;
+        }
+        BlockQuantiser(module, entry, op, tensors, options, report).run(of_step);
+    }
+}
+
+}  // namespace
+
+Module quantise_products(Module module, const Fp8Options& options, Report& report) {
+    if (options.compute != DType::bf16) {
+        Diagnostic d;
+        d.message = fmt::format("--fp8 is for a step in bf16, and this one is in {}", name_of(options.compute));
+        d.help = "add --dtype bf16, or leave --fp8 out";
+        throw UsageError(std::move(d));
+    }
+    Function* step = module.find(forward_backward_function);
+    Function* update = module.find(update_function);
+    check(step != nullptr && update != nullptr, "quantise_products needs the functions of a training step");
+    ScaledTensors tensors(options.history);
+    quantise_blocks(module, *step, tensors, options, true, report);
+    if (Function* evaluate = module.find(evaluate_function))
+        quantise_blocks(module, *evaluate, tensors, options, false, report);
+    tensors.require_any();
+    tensors.update_scales(*step, *update, options.ranks);
+    return module;
+}
+
+}  // namespace thunderc

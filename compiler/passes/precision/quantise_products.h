@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// quantise_products: the linear layers of blocks multiply numbers of eight bits, with delayed scaling.
+//
+// Requires what lower_precision leaves of a step in bf16. Takes the linear layers of functions that a loop runs for
+// each layer, or that are called, whose weights are the layer's own parameters; not those of the step's own functions,
+// as heads and embeddings are. All three products of a layer, or none: y = x Wᵀ, dx = dy W, dW = dyᵀ x.
+//
+//     %y = linear(%x, %w) : bf16[2,8,32]                          // x: bf16[2,8,16], w: bf16[32,16]
+//
+// becomes, in the forward pass,
+//
+//     %amax_x, %inverse_x, %q = fp8_quantise(%input_scale, %input_amax, %x) {copies = "plain", dtype = e4m3}
+//     %amax_w, %inverse_w, %wq = fp8_quantise(%weight_scale, %weight_amax, %w) {copies = "plain", dtype = e4m3}
+//     %y = fp8_linear(%q, %wq, %inverse_x, %inverse_w) {dtype = bf16} : bf16[2,8,32]
+//
+// and in the backward pass dy is quantised to e5m2, by a scale of its own, and x and w once more by the scales of the
+// forward pass, which are the same until the micro-step ends: transposed, as the products there read them.
+//
+// Scales, amaxes and histories are states "fp8.<module>.input_scale" and so on: arguments of the entries, a family for
+// each loop. Those of inputs and gradients are updated at the end of forward_backward, those of weights in `update`: a
+// weight has one scale for all micro-steps of a step. With ranks the amaxes are those of all ranks.
+//
+// Does not: move quantising into what makes a tensor, keep codes from forward to backward, or touch products of
+// `--fp8-skip`. A layer stays in bf16 where a dimension of its products is no multiple of 16, and says so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "compiler/passes/pass_manager.h"
+
+namespace thunderc {
+
+struct Fp8Options {
+    DType compute = DType::bf16;   // of products; another one is refused
+    std::int64_t history = 1024;   // amaxes that a scale follows from
+    bool weight_gradients = true;  // their products too; else these stay as they are
+    bool ranks = false;            // several, which compare their amaxes
+    std::string skip{};            // a regular expression of modules that stay as they are; empty: none
+};
+
+Module quantise_products(Module module, const Fp8Options& options, Report& report);
+
+}  // namespace thunderc

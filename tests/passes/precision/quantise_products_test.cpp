@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/passes/precision/quantise_products.h"
+
+#include "compiler/support/error.h"
+#include "tests/passes/equal_programs.h"
+
+namespace thunderc {
+namespace quantise_products_test {
+
+using testing::functions_of;
+using testing::module_of;
+
+std::string quantised(const std::string& text, const Fp8Options& options = {}, Report* report = nullptr) {
+    Report own;
+    const Module m = quantise_products(module_of(text), options, report == nullptr ? own : *report);
+    verify(m);
+    return functions_of(m);
+}
+
+std::string message_of(const std::string& text, const Fp8Options& options = {}) {
+    try {
+        quantised(text, options);
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "nothing is wrong";
+}
+
+std::string why_not(const std::string& text) {
+    Report report;
+    try {
+        quantised(text, {}, &report);
+    } catch (const UserError&) {  // no other layer is there
+    }
+    for (const Note& note : report.notes)
+        if (note.kind == Note::Kind::declined) return note.text;
+    return "";
+}
+
+// Two layers, of which the first op of the loop's body and its gradients are given; a head in the step itself.
+std::string step(const std::string& forward, const std::string& backward, const std::string& weights = "bf16[32,16]") {
+    return R"(
+func @forward_backward(%x: bf16[16,16] input "x", %w: 2 x f32[32,16] parameter "layers.{0..1}.up.weight", %g: 2 x f32[32,16] state "grad.layers.{0..1}.up.weight", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %w16: 2 x )" +
+           weights +
+           R"( state "narrow_copy.layers.{0..1}.up.weight", %head: bf16[16,16] state "narrow_copy.head.weight") -> (%g_after "g", %loss_sum_after "loss_sum") {
+  %y, %kept = repeat(%x, %w16) {body = "layer", carried = 1, n = 2, per_layer = 1, reverse = false} : bf16[16,16], 2 x bf16[16,16]
+  %z = linear(%y, %head) : bf16[16,16]
+  %wide = cast(%z) {dtype = f32} : f32[16,16]
+  %loss = reduce_sum(%wide) {axes = [0, 1], keep_dims = false} : f32[]
+  %loss_sum_after = add(%loss_sum, %loss) : f32[]
+  %dx, %g_after = repeat(%z, %kept, %w16, %g, %first) {body = "layer_backward", carried = 1, n = 2, per_layer = 3, reverse = true} : bf16[16,16], 2 x f32[32,16]
+}
+func @update(%w: 2 x f32[32,16] parameter "layers.{0..1}.up.weight", %g: 2 x f32[32,16] state "grad.layers.{0..1}.up.weight", %rate: f32[] scalar "learning_rate", %decay: f32[] scalar "weight_decay", %most: f32[] scalar "max_grad_norm", %all: bool[] scalar "decay_all") -> (%w_after "w", %norm "grad_norm") {
+  %norm = global_norm(%g) : f32[]
+  %clip = clip_factor(%norm, %most) : f32[]
+  %w_after = plain_sgd(%w, %g, %rate, %decay, %clip, %all) : 2 x f32[32,16]
+}
+func @layer(%x: bf16[16,16], %w: )" +
+           weights + R"() -> (%y, %x) {
+  )" + forward +
+           R"(
+  %y = slice(%u) {axis = 1, begin = 0, end = 16, step = 1} : bf16[16,16]
+}
+func @layer_backward(%dy: bf16[16,16], %x: bf16[16,16], %w: )" +
+           weights + R"(, %g: f32[32,16], %first: bool[]) -> (%dx, %g_after) {
+  %du = concat(%dy, %dy) {axis = 1} : bf16[16,32]
+  )" + backward +
+           R"(
+  %g_after = accumulate_gradient(%g, %dw, %first) : f32[32,16]
+})";
+}
+
+const std::string forward = "%u = linear(%x, %w) : bf16[16,32]";
+const std::string backward = R"(%dx = linear_backward_input(%du, %w) : bf16[16,16]
+  %dw = linear_backward_weight(%du, %x) {dtype = f32} : f32[32,16])";
+
+std::string body_of(const std::string& all, const std::string& name) {
+    const std::size_t at = all.find("func @" + name + "(");
+    return all.substr(at, all.find("\n}", at) - at);
+}
+
+// All three products of a layer; x and the weight are quantised to e4m3, its gradient to e5m2, each by its own scale.
+TEST(QuantiseProducts, ALayersThreeProductsReadCodes) {
+    const std::string all = quantised(step(forward, backward));
+    EXPECT_EQ(
+        body_of(all, "layer"),
+        R"(func @layer(%x: bf16[16,16], %w: bf16[32,16], %up_input_scale: f32[], %up_input_amax: f32[], %up_weight_scale: f32[], %up_weight_amax: f32[]) -> (%y, %x, %up_input_amax_after, %up_weight_amax_after) {
+  %up_input_amax_after, %x_inverse, %x_e4m3 = fp8_quantise(%up_input_scale, %up_input_amax, %x) {copies = "plain", dtype = e4m3} : f32[], f32[], e4m3[16,16]
+  %up_weight_amax_after, %up_weight_inverse, %up_weight_e4m3 = fp8_quantise(%up_weight_scale, %up_weight_amax, %w) {copies = "plain", dtype = e4m3} : f32[], f32[], e4m3[32,16]
+  %u = fp8_linear(%x_e4m3, %up_weight_e4m3, %x_inverse, %up_weight_inverse) {dtype = bf16} : bf16[16,32]
+  %y = slice(%u) {axis = 1, begin = 0, end = 16, step = 1} : bf16[16,16])");
+    EXPECT_EQ(
+        body_of(all, "layer_backward"),
+        R"(func @layer_backward(%dy: bf16[16,16], %x: bf16[16,16], %w: bf16[32,16], %g: f32[32,16], %up_gradient_scale: f32[], %up_gradient_amax: f32[], %up_weight_scale: f32[], %up_input_scale: f32[], %first: bool[]) -> (%dx, %g_after, %up_gradient_amax_after) {
+  %du = concat(%dy, %dy) {axis = 1} : bf16[16,32]
+  %up_gradient_amax_after, %du_inverse, %du_e5m2, %du_e5m2_transposed = fp8_quantise(%up_gradient_scale, %up_gradient_amax, %du) {copies = "both", dtype = e5m2} : f32[], f32[], e5m2[16,32], e5m2[32,16]
+  %up_weight_inverse, %up_weight_e4m3_transposed = fp8_requantise(%up_weight_scale, %w) {copies = "transposed", dtype = e4m3} : f32[], e4m3[16,32]
+  %dx = fp8_linear(%du_e5m2, %up_weight_e4m3_transposed, %du_inverse, %up_weight_inverse) {dtype = bf16} : bf16[16,16]
+  %x_inverse, %x_e4m3_transposed = fp8_requantise(%up_input_scale, %x) {copies = "transposed", dtype = e4m3} : f32[], e4m3[16,16]
+  %dw = fp8_linear_backward_weight(%du_e5m2_transposed, %x_e4m3_transposed, %du_inverse, %x_inverse) {dtype = f32} : f32[32,16]
+  %g_after = accumulate_gradient(%g, %dw, %first) : f32[32,16])");
+}
+
+// Scales are families of the loop's layers. Those of inputs and gradients follow from amaxes behind the backward pass,
+// those of weights in the update; the head, which the step itself has, reads bf16.
+TEST(QuantiseProducts, StatesAreArgumentsAndScalesAreUpdatedOnce) {
+    const std::string all = quantised(step(forward, backward));
+    const std::string main = body_of(all, "forward_backward"), update = body_of(all, "update");
+    const auto has = [](const std::string& text, const std::string& part) {
+        EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
+    };
+    has(main, R"(%fp8_up_input_scale: 2 x f32[] state "fp8.layers.{0..1}.up.input_scale")");
+    has(main, R"(%fp8_up_gradient_history: 2 x f32[1024] state "fp8.layers.{0..1}.up.gradient_history")");
+    has(main, "%z = linear(%y, %head) : bf16[16,16]");
+    has(main,
+        "repeat(%x, %w16, %fp8_up_input_scale, %fp8_up_input_amax, %fp8_up_weight_scale, %fp8_up_weight_amax) "
+        "{body = \"layer\", carried = 1, n = 2, per_layer = 5, reverse = false}");
+    has(main,
+        "fp8_update_scales(%fp8_up_input_scale, %fp8_up_input_amax_after, %fp8_up_input_history) "
+        "{largest = 448.0, of = \"inputs\"}");
+    has(main,
+        "fp8_update_scales(%fp8_up_gradient_scale, %fp8_up_gradient_amax_after, %fp8_up_gradient_history) "
+        "{largest = 57344.0, of = \"gradients\"}");
+    has(main, "%fp8_up_weight_amax_after \"fp8_up_weight_amax\"");
+    has(update,
+        "fp8_update_scales(%fp8_up_weight_scale, %fp8_up_weight_amax, %fp8_up_weight_history) "
+        "{largest = 448.0, of = \"weights\"}");
+    EXPECT_EQ(all.find("fp8_reduce_amaxes"), std::string::npos);
+}
+
+TEST(QuantiseProducts, RanksCompareAllAmaxesAtOnce) {
+    const std::string all = quantised(step(forward, backward), {.ranks = true});
+    EXPECT_NE(all.find("= fp8_reduce_amaxes(%fp8_up_input_amax_after, %fp8_up_gradient_amax_after)"), std::string::npos)
+        << all;
+}
+
+TEST(QuantiseProducts, GradientsOfWeightsMayStayInBf16) {
+    const std::string layer =
+        body_of(quantised(step(forward, backward), {.weight_gradients = false}), "layer_backward");
+    EXPECT_NE(layer.find("%dw = linear_backward_weight(%du, %x) {dtype = f32}"), std::string::npos) << layer;
+    EXPECT_NE(layer.find("%dx = fp8_linear(%du_e5m2"), std::string::npos) << layer;
+    EXPECT_EQ(layer.find("transposed = fp8_quantise"), std::string::npos) << layer;
+}
+
+// What the backward pass computes again has the codes that the forward pass had, and is noted once.
+TEST(QuantiseProducts, WhatIsComputedAgainIsQuantisedByTheSameScales) {
+    const std::string layer =
+        body_of(quantised(step(forward,
+                               "%u = linear(%x, %w) : bf16[16,32]\n  %dz = mul(%du, %u) : bf16[16,32]\n"
+                               "  %dx = linear_backward_input(%dz, %w) : bf16[16,16]\n"
+                               "  %dw = linear_backward_weight(%dz, %x) {dtype = f32} : f32[32,16]")),
+                "layer_backward");
+    EXPECT_NE(layer.find("%x_e4m3 = fp8_requantise(%up_input_scale, %x) {copies = \"plain\""), std::string::npos)
+        << layer;
+    EXPECT_NE(layer.find("%u = fp8_linear("), std::string::npos) << layer;
+}
+
+TEST(QuantiseProducts, SaysWhatStaysAsItIs) {
+    std::string narrow = step(forward, backward);
+    for (std::size_t at = 0; (at = narrow.find("[32,16]", at)) != std::string::npos;) narrow.replace(at, 7, "[24,16]");
+    for (std::size_t at = 0; (at = narrow.find("[16,32]", at)) != std::string::npos;) narrow.replace(at, 7, "[16,24]");
+    for (std::size_t at; (at = narrow.find("concat(%dy, %dy)")) != std::string::npos;)
+        narrow.replace(at, 16, "pad(%dy)");
+    narrow.replace(narrow.find("pad(%dy) {axis = 1}"), 19, "pad(%dy) {high = [0, 8], low = [0, 0], value = 0.0}");
+    EXPECT_EQ(why_not(narrow), "24 outputs are no multiple of 16");
+    EXPECT_EQ(why_not(step("%w1 = mul(%w, %w) : bf16[32,16]\n  %u = linear(%x, %w1) : bf16[16,32]", backward)),
+              "its weights are no parameters of the layer alone");
+    EXPECT_EQ(why_not(step("%a = linear(%x, %w) : bf16[16,32]\n  %b = linear(%x, %w) : bf16[16,32]\n"
+                           "  %u = add(%a, %b) : bf16[16,32]",
+                           backward)),
+              "its weights are read twice");
+}
+
+TEST(QuantiseProducts, LeavesOutWhatItIsTold) {
+    EXPECT_EQ(message_of(step(forward, backward), {.skip = "up$"}),
+              "--fp8: no linear layer of the model's blocks can be quantised: --fp8-skip names it");
+    EXPECT_EQ(quantised(step(forward, backward), {.skip = "down"}), quantised(step(forward, backward)));
+    EXPECT_EQ(message_of(step(forward, backward), {.skip = "layers.0"}),
+              "--fp8-skip: 'layers.0' names 1 of layers.{0..1}.up and not the others");
+    EXPECT_EQ(message_of(step(forward, backward), {.skip = "("}), "--fp8-skip \"(\" is not a regular expression");
+}
+
+TEST(QuantiseProducts, RefusesWhatItCannotDo) {
+    EXPECT_EQ(message_of(step(forward, backward), {.compute = DType::f32}),
+              "--fp8 is for a step in bf16, and this one is in f32");
+    EXPECT_EQ(message_of(step("%w1 = mul(%w, %w) : bf16[32,16]\n  %u = linear(%x, %w1) : bf16[16,32]", backward)),
+              "--fp8: no linear layer of the model's blocks can be quantised: its weights are no parameters of the "
+              "layer alone");
+}
+
+}  // namespace quantise_products_test
+}  // namespace thunderc

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs whose blocks multiply numbers of eight bits: beside a plain computation of the same (scripts/
+// record_fp8_steps.py), and from a checkpoint in the middle.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "checkpoint/safetensors.h"
+#include "tests/programs/generated_program.h"
+
+namespace thunderc::tests {
+namespace fp8_test {
+
+const char* const model = "llama2";
+const char* const graph = "noopt.logits";
+const char* const options = "--dtype bf16 --fp8 delayed";
+const std::string fixtures = FIXTURES;
+const std::string numbers =
+    " --beta1 0.9 --beta2 0.95 --weight-decay 0.1 --decay all --grad-clip 0 --schedule constant --warmup 0 --lr 1e-3";
+const std::string seed = " --feed '" + fixtures + "/autocast/feed_0.safetensors'" + numbers;
+const std::string init = " --init '" + fixtures + "/autocast/seed_0.safetensors'";
+
+std::vector<float> floats(const std::filesystem::path& path, const std::string& name) {
+    const thunder::SafetensorsFile file(path.string());
+    const thunder::StoredTensor* stored = file.find(name);
+    if (stored == nullptr) return {};
+    std::vector<float> out(stored->elements());
+    EXPECT_TRUE(thunder::read_elements(*stored, thunder::DType::f32, 0, stored->elements(), out.data()));
+    return out;
+}
+
+// What spec.cpp lists: in this order amaxes, scales and histories lie.
+std::vector<std::string> scaled_tensors(const GeneratedProgram& program) {
+    std::ifstream file(program.file("out/spec.cpp"));
+    std::vector<std::string> out;
+    bool inside = false;
+    for (std::string line; std::getline(file, line);) {
+        if (inside && line.find("};") != std::string::npos) break;
+        const std::size_t from = line.find('"'), to = line.rfind('"');
+        if (inside && from < to) out.push_back(line.substr(from + 1, to - from - 1));
+        inside = inside || line.find("SCALED_TENSORS[]") != std::string::npos;
+    }
+    return out;
+}
+
+// The last amaxes of each tensor.
+std::map<std::string, std::vector<float>> histories(const GeneratedProgram& program, const std::string& checkpoint,
+                                                    std::size_t steps) {
+    const std::vector<std::string> tensors = scaled_tensors(program);
+    const std::vector<float> all = floats(program.file(checkpoint), "optimizer.fp8.history");
+    std::map<std::string, std::vector<float>> out;
+    if (tensors.empty() || all.size() % tensors.size() != 0) return out;
+    const std::size_t length = all.size() / tensors.size();
+    for (std::size_t t = 0; t < tensors.size(); ++t)
+        out[tensors[t]].assign(all.begin() + static_cast<std::ptrdiff_t>((t + 1) * length - steps),
+                               all.begin() + static_cast<std::ptrdiff_t>((t + 1) * length));
+    return out;
+}
+
+class Fp8 : public testing::Test {
+  protected:
+    Fp8() : program("fp8_delayed", model, graph, options, "train", 1, Cpu::native, Compiled::quickly) {}
+    void SetUp() override { ASSERT_TRUE(program.built()) << program.failure(); }
+    void expect_trained(const std::string& arguments) {
+        const Outcome outcome = program.train(arguments);
+        ASSERT_EQ(outcome.status, 0) << outcome.err;
+    }
+    void begin_anew(const std::string& folder) const { std::filesystem::remove_all(program.file(folder)); }
+
+    GeneratedProgram program;
+};
+
+// Both round to eight bits at the same places by the same scales. What is bf16 before they round differently now and
+// then (a residual is added before or after a product is rounded), and a number that is one unit of bf16 off, 2^-8 of
+// it, falls with a probability of some 1/16 to another code, 2^-3 away in e4m3 and 2^-2 in e5m2: by the root of that,
+// 2^-5.5 and 2^-5 a number, each layer anew. Weights are what AdamW makes of them, steps of 1e-3 of numbers around 0.2,
+// and their amaxes are those of bf16: they differ by one unit, where at all. An amax is one number of all: it is off
+// by what a code is, at most, in forward passes; gradients have passed both layers twice.
+TEST_F(Fp8, TrainsAsAPlainComputationDoes) {
+    std::ifstream file(fixtures + "/fp8/steps.json");
+    const nlohmann::json recorded = nlohmann::json::parse(file);
+    begin_anew("c_naive");
+    std::filesystem::remove(program.file("naive.jsonl"));
+    expect_trained(init + seed + " --steps 10 --log naive.jsonl --checkpoint c_naive");
+    const std::vector<nlohmann::json> log = read_log(program.file("naive.jsonl"));
+    const std::vector<double> losses = recorded.at("losses");
+    ASSERT_EQ(log.size(), losses.size());
+    for (std::size_t s = 0; s < losses.size(); ++s)
+        EXPECT_NEAR(log[s].at("loss").get<double>(), losses[s], losses[s] / 64) << "step " << s;
+
+    const std::map<std::string, std::vector<float>> ours =
+        histories(program, "c_naive/step-00000010/rank-00000.safetensors", losses.size());
+    ASSERT_EQ(ours.size(), recorded.at("tensors").size());
+    const std::map<std::string, std::pair<double, double>> allowed = {
+        {"weight", {1.0 / 128, 1.0 / 256}}, {"input", {1.0 / 16, 1.0 / 64}}, {"gradient", {0.5, 1.0 / 8}}};
+    for (const auto& [name, amaxes] : ours) {
+        const std::vector<double> wanted = recorded.at("tensors").at(name).at("amaxes");
+        const auto& [each, mean] = allowed.at(name.substr(name.rfind('.') + 1));
+        double sum = 0;
+        for (std::size_t s = 0; s < wanted.size(); ++s) {
+            const double off = std::abs(static_cast<double>(amaxes[s]) / wanted[s] - 1);
+            EXPECT_LE(off, each) << name << ", step " << s;
+            sum += off;
+        }
+        EXPECT_LE(sum / static_cast<double>(wanted.size()), mean) << name;
+    }
+}
+
+// The scale is what brings the largest amax to the largest number of the type.
+TEST_F(Fp8, ScalesFollowFromTheAmaxesThatAreKept) {
+    begin_anew("c_scales");
+    expect_trained(init + seed + " --steps 4 --checkpoint c_scales");
+    const std::string checkpoint = "c_scales/step-00000004/rank-00000.safetensors";
+    const std::vector<float> scales = floats(program.file(checkpoint), "optimizer.fp8.scale");
+    const std::vector<std::string> tensors = scaled_tensors(program);
+    const auto amaxes = histories(program, checkpoint, 4);
+    ASSERT_EQ(scales.size(), tensors.size());
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+        const std::vector<float>& of = amaxes.at(tensors[t]);
+        EXPECT_GT(*std::min_element(of.begin(), of.end()), 0) << tensors[t];
+        const float largest = tensors[t].ends_with(".gradient") ? 57344.F : 448.F;
+        EXPECT_EQ(scales[t], largest / *std::max_element(of.begin(), of.end())) << tensors[t];
+    }
+}
+
+// Scales and histories are in checkpoints; an evaluation between two steps notes nothing.
+TEST_F(Fp8, GoesOnAsIfNothingHadBeen) {
+    begin_anew("c_whole");
+    begin_anew("c_parts");
+    expect_trained(init + seed + " --steps 6 --checkpoint c_whole");
+    expect_trained(init + seed + " --steps 6 --max-tokens 64 --checkpoint c_parts --eval-every 2 --eval-feed '" +
+                   fixtures + "/autocast/feed_1.safetensors'");
+    expect_trained(seed + " --steps 6 --checkpoint c_parts --resume");
+    const std::string file = "/step-00000006/rank-00000.safetensors";
+    const thunder::SafetensorsFile whole(program.file("c_whole" + file).string());
+    ASSERT_TRUE(std::filesystem::exists(program.file("c_parts/step-00000004")));
+    for (const thunder::StoredTensor& tensor : whole.tensors())
+        EXPECT_EQ(floats(program.file("c_whole" + file), tensor.name),
+                  floats(program.file("c_parts" + file), tensor.name))
+            << tensor.name;
+    EXPECT_NE(whole.find("optimizer.fp8.history"), nullptr);
+}
+
+// A checkpoint of another recipe has other states.
+TEST_F(Fp8, RefusesCheckpointsOfOtherRecipes) {
+    begin_anew("c_other");
+    expect_trained(init + seed + " --steps 1 --checkpoint c_other");
+    const GeneratedProgram plain("bf16_quick", model, graph, "--dtype bf16", "train", 1, Cpu::native,
+                                 Compiled::quickly);
+    ASSERT_TRUE(plain.built()) << plain.failure();
+    const Outcome outcome =
+        plain.train(seed + " --steps 2 --resume --checkpoint '" + program.file("c_other").string() + "'");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_NE(outcome.err.find("its products are quantised by --fp8 delayed, this program's not quantised"),
+              std::string::npos)
+        << outcome.err;
+}
+
+}  // namespace fp8_test
+}  // namespace thunderc::tests
