@@ -119,7 +119,9 @@ Value Builder::broadcast_to(Value a, Dims dims) {
 }
 
 Value Builder::slice(Value a, std::int64_t axis, std::int64_t begin, std::int64_t end, std::int64_t step) {
-    if (begin == 0 && step == 1 && end == type(a).dims[static_cast<std::size_t>(axis)]) return a;
+    // An axis that the value does not have is refused by the op.
+    const bool there = axis >= 0 && axis < type(a).rank();
+    if (there && begin == 0 && step == 1 && end == type(a).dims[static_cast<std::size_t>(axis)]) return a;
     return op("slice", {a}, {{"axis", axis}, {"begin", begin}, {"end", end}, {"step", step}});
 }
 

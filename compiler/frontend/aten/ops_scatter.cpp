@@ -62,8 +62,15 @@ void scatter_op(Node& n) {
     if (to.size() != type.dims.size()) n.fail(fmt::format("{} takes indices of its data's rank", n.call().target));
     const std::int64_t axis = n.axis("dim", type.rank()), rows = type.elements(), count = element_count(to);
     const auto with_a_dimension = [&](Value v) { return b.type(v).dims.empty() ? b.reshape(v, {1}) : v; };
+    const auto elements_of_source = [&] {
+        const Value source = with_a_dimension(n.tensor("src", type.dtype));
+        if (b.type(source).dims.size() != to.size())
+            n.fail(fmt::format("{} takes a source of its data's rank", n.call().target), {}, {},
+                   to_string(b.type(source)));
+        return as_far_as(b, source, to);
+    };
     Value updates = n.has("src") && n.is_tensor("src")
-                        ? as_far_as(b, with_a_dimension(n.tensor("src", type.dtype)), to)
+                        ? elements_of_source()
                         : b.broadcast_to(n.operand(n.has("value") ? "value" : "src", type.dtype), to);
     const Value places = places_of(n, type.dims, index, axis);
     std::string reduction = reduction_named(n, op == "scatter_add" ? "add" : "none");
