@@ -194,11 +194,8 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     if (!user_functions().empty()) add_user_functions(list, o);
     list.add("keep_statistics", keep_statistics);
     add_layers(list, o);
-    list.add("add_evaluation", [o](Module m, Report& r) {
-        // Where nothing of a layer stays, the backward pass's gathers begin in the forward pass.
-        const bool begins_early = o.mesh.has_shards() && o.reshard == "always";
-        return add_evaluation(std::move(m), {.function = !reference_only(o), .always = begins_early}, r);
-    });
+    list.add("add_evaluation",
+             [o](Module m, Report& r) { return add_evaluation(std::move(m), {.function = !reference_only(o)}, r); });
 
     list.require("forget_statistics", forget_statistics);
     list.require("differentiate", [o](Module m, Report& r) {

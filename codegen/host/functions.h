@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,6 +35,14 @@ class FunctionPrinter {
     void print_entry(SourceText& out, const Function& entry, std::span<const Op> part) const;
 
   private:
+    // Units of several ranks: the lines of the table, and what a unit is called in it, by the function that gathers or
+    // sums it and its own name.
+    struct Units {
+        std::vector<std::string> lines;
+        std::map<std::pair<std::string, std::string>, std::string> names;
+    };
+    const Units& units_of_module() const;  // found once
+    mutable std::optional<Units> units_;
     struct Frame;
     // By value: whether the forward pass has computed it before. Found once for each function.
     const std::vector<bool>& recomputed(const Function& f) const;

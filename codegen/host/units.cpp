@@ -3,7 +3,7 @@
 // functions.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
 
 #include "codegen/host/function_frame.h"
 #include "codegen/host/functions.h"
@@ -31,8 +31,12 @@ bool is_of_unit(const Op& op) {
     return is_collective(op) && (!is_collective(op, Collective::all_reduce) || op.attributes.has("unit"));
 }
 
-void FunctionPrinter::units(SourceText& out) const {
-    std::vector<std::string> lines;
+// The table, and what each call's unit is called in it. Of one unit an evaluation may have another place than the step,
+// where units take turns: then it has a line of its own.
+const FunctionPrinter::Units& FunctionPrinter::units_of_module() const {
+    if (units_) return *units_;
+    Units units;
+    std::map<std::string, std::string> text_of;  // by name
     const auto add = [&](const Function& f, const Op* loop, const Op& op) {
         if (!is_of_unit(op)) return;
         const bool gather = is_collective(op, Collective::all_gather);
@@ -42,17 +46,18 @@ void FunctionPrinter::units(SourceText& out) const {
         // A shard in a loop is the caller's, of one layer.
         const Function& outer = loop == nullptr ? f : caller_of(layout_.module(), *loop);
         if (loop != nullptr) shard = outside_value(f, *loop, shard);
-        std::string line =
-            fmt::format("inline constexpr thunder::Unit {}{{.what = \"{}\", .elements = {}, .group = Group::{},",
-                        identifier(op.attributes.string("name")), op.attributes.string("what"), type.elements(),
-                        op.attributes.string("group"));
+        std::string text = fmt::format("{{.what = \"{}\", .elements = {}, .group = Group::{},",
+                                       op.attributes.string("what"), type.elements(), op.attributes.string("group"));
         if (!is_collective(op, Collective::all_reduce))
-            line += fmt::format(" .whole = {},", place_text(f.type(flat), f.info(flat).placement, loop));
-        line += fmt::format(" .shard = {}}};", place_text(type, outer.info(shard).placement, loop));
-        if (std::find(lines.begin(), lines.end(), line) != lines.end()) return;
-        const std::string head = line.substr(0, line.find('{') + 1);
-        for (const std::string& other : lines) check(!other.starts_with(head), "two units of one name: " + head);
-        lines.push_back(std::move(line));
+            text += fmt::format(" .whole = {},", place_text(f.type(flat), f.info(flat).placement, loop));
+        text += fmt::format(" .shard = {}}};", place_text(type, outer.info(shard).placement, loop));
+        std::string name = identifier(op.attributes.string("name"));
+        const auto is_another = [&] { return text_of.contains(name) && text_of.at(name) != text; };
+        if (is_another() && outer.name == evaluate_function) name += "_evaluation";
+        check(!is_another(), "two units of one name: " + name);
+        if (text_of.emplace(name, text).second)
+            units.lines.push_back(fmt::format("inline constexpr thunder::Unit {}{}", name, text));
+        units.names[{f.name, op.attributes.string("name")}] = std::move(name);
     };
     for (const Function& f : layout_.module().functions) {
         if (f.argument_info.empty() || f.name == update_function) continue;
@@ -64,6 +69,11 @@ void FunctionPrinter::units(SourceText& out) const {
             for (const Op& inner : body.ops) add(body, &op, inner);
         }
     }
+    return units_.emplace(std::move(units));
+}
+
+void FunctionPrinter::units(SourceText& out) const {
+    const std::vector<std::string>& lines = units_of_module().lines;
     if (lines.empty()) return;
     out.banner("units");
     out.comment(
@@ -78,8 +88,8 @@ void FunctionPrinter::units(SourceText& out) const {
 }
 
 void FunctionPrinter::unit_call(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const {
-    out.line(fmt::format("{}(arenas_, unit::{}, {}{}{});", op.name, identifier(op.attributes.string("name")),
-                         frame.loop == nullptr ? "" : "layer, ",
+    const std::string& name = units_of_module().names.at({frame.f.name, op.attributes.string("name")});
+    out.line(fmt::format("{}(arenas_, unit::{}, {}{}{});", op.name, name, frame.loop == nullptr ? "" : "layer, ",
                          is_collective(op, Collective::reduce_scatter) ? "mode, " : "", stream));
 }
 

@@ -211,8 +211,7 @@ TEST(RanksText, TheReadmeCountsWhatIsSent) {
     using Rows = std::vector<std::string>;
     EXPECT_EQ(rows("never"), (Rows{"forward | 5 in the first micro-step"}));
     EXPECT_EQ(rows("forward"), (Rows{"forward | 5 in each micro-step", "backward | 3 in each micro-step"}));
-    EXPECT_EQ(rows("always"), (Rows{"forward | 5 in each micro-step", "backward | 5 in each micro-step",
-                                    "forward | 5 in an evaluation"}));
+    EXPECT_EQ(rows("always"), (Rows{"forward | 5 in each micro-step", "backward | 5 in each micro-step"}));
 }
 
 }  // namespace ranks_text_test

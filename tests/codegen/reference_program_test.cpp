@@ -45,6 +45,8 @@ Module module_of(const OpDef& def, const Sample& sample) {
 TEST(ReferenceProgram, MakesNoCallOfTheRuntimeApi) {
     std::set<std::string> seen;
     for (const OpDef* def : all_ops()) {
+        // Programs with products of eight bits are judged by naive ones without.
+        if (def->name.starts_with("fp8_")) continue;
         // The optimizer's calls end a step whose gradients were compared before.
         if (def->level == OpLevel::structural || def->optimizer || def->samples.empty()) continue;
         for (const Sample& sample : def->samples) {

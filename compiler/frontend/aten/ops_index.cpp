@@ -75,6 +75,7 @@ void gather_op(Node& n) {
     Value data = n.tensor("self"), index = n.tensor(n.has("index") ? "index" : "indices");
     if (n.op() == "take_along_dim") return taken_along(n, data, index);
     if (from.empty()) return n.give(b.broadcast_to(data, to));
+    if (to.size() != from.size()) n.fail(fmt::format("{} takes indices of its data's rank", n.call().target));
     for (std::size_t d = 0; d < from.size(); ++d)
         if (static_cast<std::int64_t>(d) != axis)
             data = b.slice(data, static_cast<std::int64_t>(d), 0, std::min(to[d], from[d]));

@@ -99,7 +99,9 @@ std::vector<Importer::Pair> Importer::told_by_order() const {
             const Example &one = traced_[a].second, &other = traced_[b].second;
             const bool said = options_.inputs.contains(traced_[a].first) || options_.inputs.contains(traced_[b].first);
             const bool same = one.type == other.type && one.dims == other.dims;
-            if (one.known && other.known && !same && !said) out.emplace_back(a, b);
+            // Others would be given to operators in ways that PyTorch, which has checked the trace, does not let by.
+            const bool alike = one.type == other.type && one.dims.size() == other.dims.size();
+            if (one.known && other.known && alike && !same && !said) out.emplace_back(a, b);
         }
     return out;
 }

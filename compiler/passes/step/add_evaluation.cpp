@@ -160,7 +160,7 @@ Module add_evaluation(Module module, const EvaluationOptions& options, Report& r
     std::optional<ClassScores> classes = class_scores(module.main());
     if (classes && classes->of_tokens) classes.reset();  // whose measure is the perplexity
     const std::size_t buffers = count_of(module.main(), ArgInfo::Kind::buffer);
-    const bool needed = options.always || classes || buffers > 0 || any_op(module, drops);
+    const bool needed = classes || buffers > 0 || any_op(module, drops);
     if (!needed || !options.function) return module;
     Module with = module;
     EvaluationMaker(with).run(classes);

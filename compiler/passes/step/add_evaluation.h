@@ -10,9 +10,9 @@
 // which give and take what is read. Of scores of classes, but not of tokens, it counts labels, and those whose score is
 // the row's largest, the first of equal ones.
 //
-// It is there where the model drops, moves statistics, or scores classes, and where the forward pass of a step is none
-// by itself (options.always). Nowhere, with a note, where that would not be the model in evaluation: something else is
-// drawn, or a buffer is moved that no batch norm would read; and not for naive programs (options.function).
+// It is there where the model drops, moves statistics, or scores classes. Nowhere, with a note, where that would not
+// be the model in evaluation: something else is drawn, or a buffer is moved that no batch norm would read; and not for
+// naive programs (options.function).
 //
 // Requires: phase values, functions of layers, add_loss and keep_statistics; before differentiate, which leaves
 // `evaluate` as it is.
@@ -24,7 +24,6 @@ namespace thunderc {
 
 struct EvaluationOptions {
     bool function = true;  // whether there may be one
-    bool always = false;   // whether there is one of a model that is evaluated as it is trained, too
 };
 
 Module add_evaluation(Module module, const EvaluationOptions& options, Report& report);

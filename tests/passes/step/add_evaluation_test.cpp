@@ -209,21 +209,6 @@ func @main(
               "declined evaluate: not every buffer that the model moves is a statistic of a batch norm\n");
 }
 
-// Of a model that drops nothing it is there where it is asked for.
-TEST(AddEvaluation, ThereIsOneWhereItIsAskedFor) {
-    const std::string text = R"(
-func @main(
-    %x: f32[4] input "x" {batched},
-    %w: f32[4] parameter "w") -> (%loss "loss") {
-  %y = mul(%x, %w) : f32[4]
-  %loss = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
-}
-)";
-    Report report;
-    EXPECT_EQ(with_evaluation(text, report).find(evaluate_function), nullptr);
-    EXPECT_NE(with_evaluation(text, report, {.always = true}).find(evaluate_function), nullptr);
-}
-
 // It is an entry of its own, which the passes of a step leave as it is.
 TEST(AddEvaluation, StandsBesideTheStep) {
     Report report;
