@@ -13,6 +13,7 @@
 
 #include "comm/nccl/kernels.h"
 #include "device/api.h"
+#include "device/convolution/by_rows.h"
 #include "device/convolution/widened.h"
 #include "device/cuda/convolution/convolution.h"
 #include "device/cuda/gemm/epilogue.h"

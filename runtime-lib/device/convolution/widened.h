@@ -5,7 +5,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <utility>
 
 #include "device/api.h"
 #include "device/stream.h"
@@ -32,6 +32,10 @@ struct WidenedCopies {
     }
 };
 
+inline const float* as_read(const float* numbers) {
+    return numbers;
+}
+
 // Some of a form's images.
 struct WidenedPart {
     ConvolutionForm form;
@@ -44,57 +48,54 @@ struct WidenedPart {
     }
 };
 
-// compute(call of f32, bytes of the workspace that are taken) computes a part; bytes_behind(form) is what it takes
-// more.
+// Calls body(part, its first image, copies) for all images; bytes_behind(form) is what a part takes of the workspace
+// beside its copies.
+template <typename Behind, typename Body>
+void in_widened_parts(const ConvolutionForm& whole, Stream& stream, Behind&& bytes_behind, Body&& body) {
+    WidenedPart part(whole);
+    const std::int64_t most = part.form.N;
+    const WidenedCopies f32(most * part.of_x, whole.M * whole.depth(), most * part.of_y, bytes_behind(part.form),
+                            stream);
+    for (std::int64_t n = 0; n < whole.N; n += most) {
+        part.form.N = std::min(most, whole.N - n);
+        body(std::as_const(part), n, f32);
+    }
+}
+
+// compute(call of f32, bytes of the workspace that are taken) computes a part.
 template <typename Compute, typename Behind>
 void convolution_widened(const ConvolutionForward& call, Stream& stream, Compute&& compute, Behind&& bytes_behind) {
-    WidenedPart part(call.form);
-    const std::int64_t most = part.form.N, of_weight = call.form.M * call.form.depth();
-    const WidenedCopies f32(most * part.of_x, of_weight, most * part.of_y, bytes_behind(part.form), stream);
-    widen(f32.weight, call.weight, 0, of_weight, stream);
-    for (std::int64_t n = 0; n < call.form.N; n += most) {
-        part.form.N = std::min(most, call.form.N - n);
+    in_widened_parts(call.form, stream, bytes_behind, [&](const WidenedPart& part, std::int64_t n, const auto& f32) {
+        if (n == 0) widen(f32.weight, call.weight, 0, call.form.M * call.form.depth(), stream);
         widen(f32.x, call.x, n * part.of_x, part.form.N * part.of_x, stream);
-        compute(ConvolutionForward{f32.y, static_cast<const float*>(f32.x), static_cast<const float*>(f32.weight),
-                                   part.form},
-                f32.bytes);
+        compute(ConvolutionForward{f32.y, as_read(f32.x), as_read(f32.weight), part.form}, f32.bytes);
         round_to(call.y, n * part.of_y, f32.y, part.form.N * part.of_y, WriteMode::overwrite, stream);
-    }
+    });
 }
 
 template <typename Compute, typename Behind>
 void convolution_widened(const ConvolutionBackwardInput& call, Stream& stream, Compute&& compute,
                          Behind&& bytes_behind) {
-    WidenedPart part(call.form);
-    const std::int64_t most = part.form.N, of_weight = call.form.M * call.form.depth();
-    const WidenedCopies f32(most * part.of_x, of_weight, most * part.of_y, bytes_behind(part.form), stream);
-    widen(f32.weight, call.weight, 0, of_weight, stream);
-    for (std::int64_t n = 0; n < call.form.N; n += most) {
-        part.form.N = std::min(most, call.form.N - n);
+    in_widened_parts(call.form, stream, bytes_behind, [&](const WidenedPart& part, std::int64_t n, const auto& f32) {
+        if (n == 0) widen(f32.weight, call.weight, 0, call.form.M * call.form.depth(), stream);
         widen(f32.y, call.dy, n * part.of_y, part.form.N * part.of_y, stream);
-        compute(ConvolutionBackwardInput{f32.x, static_cast<const float*>(f32.y), static_cast<const float*>(f32.weight),
-                                         part.form},
-                f32.bytes);
+        compute(ConvolutionBackwardInput{f32.x, as_read(f32.y), as_read(f32.weight), part.form}, f32.bytes);
         round_to(call.dx, n * part.of_x, f32.x, part.form.N * part.of_x, WriteMode::overwrite, stream);
-    }
+    });
 }
 
 template <typename Compute, typename Behind>
 void convolution_widened(const ConvolutionBackwardWeight& call, Stream& stream, Compute&& compute,
                          Behind&& bytes_behind) {
-    WidenedPart part(call.form);
-    const std::int64_t most = part.form.N, of_weight = call.form.M * call.form.depth();
-    const WidenedCopies f32(most * part.of_x, of_weight, most * part.of_y, bytes_behind(part.form), stream);
-    for (std::int64_t n = 0; n < call.form.N; n += most) {
-        part.form.N = std::min(most, call.form.N - n);
+    in_widened_parts(call.form, stream, bytes_behind, [&](const WidenedPart& part, std::int64_t n, const auto& f32) {
         widen(f32.x, call.x, n * part.of_x, part.form.N * part.of_x, stream);
         widen(f32.y, call.dy, n * part.of_y, part.form.N * part.of_y, stream);
-        compute(
-            ConvolutionBackwardWeight{f32.weight, static_cast<const float*>(f32.y), static_cast<const float*>(f32.x),
-                                      n == 0 ? WriteMode::overwrite : WriteMode::add, part.form},
-            f32.bytes);
-    }
-    round_to(call.dweight, 0, f32.weight, of_weight, call.mode, stream);
+        compute(ConvolutionBackwardWeight{f32.weight, as_read(f32.y), as_read(f32.x),
+                                          n == 0 ? WriteMode::overwrite : WriteMode::add, part.form},
+                f32.bytes);
+        if (n + part.form.N == call.form.N)
+            round_to(call.dweight, 0, f32.weight, call.form.M * call.form.depth(), call.mode, stream);
+    });
 }
 
 }  // namespace thunder

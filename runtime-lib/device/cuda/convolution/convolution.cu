@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "device/convolution/by_rows.h"
 #include "device/convolution/widened.h"
 #include "device/cuda/convolution/convolution.cuh"
 #include "device/cuda/convolution/convolution.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who computes convolutions on a GPU: cuDNN, or products of the rows that a window sees; and what these are beside
-// products.
+// Who computes convolutions on a GPU: cuDNN, or products of the rows that a window sees.
 #pragma once
 
 #include "device/api.h"
@@ -21,12 +20,6 @@ void convolution_by_rows(const ConvolutionForward& call, std::size_t taken, Stre
 void convolution_by_rows(const ConvolutionBackwardInput& call, std::size_t taken, Stream& stream);
 void convolution_by_rows(const ConvolutionBackwardWeight& call, std::size_t taken, Stream& stream);
 
-// rows[(n, s), (c, k)] = x[n, c, s * strides + k * dilations - before] of so many images, 0 beyond the elements.
-void see(float* rows, const float* x, const ConvolutionForm& form, std::int64_t images, Stream& stream);
-// x[n, c, i] = the sum of what rows have of it, in the order of k.
-void put_back(float* x, const float* rows, const ConvolutionForm& form, std::int64_t images, Stream& stream);
-// to[n, j, i] = from[n, i, j]
-void turn(float* to, const float* from, std::int64_t images, std::int64_t rows, std::int64_t columns, Stream& stream);
 // to[i] += from[i]
 void add_to(float* to, const float* from, std::int64_t elements, Stream& stream);
 
