@@ -45,11 +45,39 @@ std::string_view scalar_type(DType dtype) {
 namespace {
 
 UsedNames names_of_loops(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
-    UsedNames used(
-        {"stream",   "timed",    "row",    "rows",    "width",   "begin",        "end",           "c",
-         "i",        "n",        "block",  "tile",    "tiles",   "first",        "last",          "column",
-         "partial",  "c_first",  "c_last", "row_sum", "row_max", "parallel_for", "parallel_rows", "column_reduction",
-         "to_float", "vec_math", "std",    "thunder", "Stream",  "WriteMode",    "Timed"});
+    UsedNames used({"stream",
+                    "timed",
+                    "row",
+                    "rows",
+                    "width",
+                    "begin",
+                    "end",
+                    "c",
+                    "i",
+                    "n",
+                    "block",
+                    "tile",
+                    "tiles",
+                    "first",
+                    "last",
+                    "column",
+                    "partial",
+                    "c_first",
+                    "c_last",
+                    "row_sum",
+                    "row_max",
+                    "RowSum",
+                    "RowMax",
+                    "parallel_for",
+                    "parallel_rows",
+                    "column_reduction",
+                    "to_float",
+                    "vec_math",
+                    "std",
+                    "thunder",
+                    "Stream",
+                    "WriteMode",
+                    "Timed"});
     for (const DTypeRow& row : all_dtypes())
         if (is_narrow(row.dtype)) used.add({fmt::format("to_{}", row.name), std::string(row.name)});
     // Loops over rows and over columns are numbered, a loop for each dimension at most, and one for what GPUs cut.
@@ -300,7 +328,10 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
         }
         case Kind::load:
             if (is_flag(n)) return {inputs_[n.operand] + " == WriteMode::overwrite", 1};
-            return {load_text(k, scope), 4};
+            // A bool in memory is read by a function, without which g++ makes no vectors of the loop (vec_math.h).
+            return {n.dtype == DType::boolean ? fmt::format("vec_math::is_set({})", load_text(k, scope))
+                                              : load_text(k, scope),
+                    4};
         case Kind::reduce: throw InternalError("a reduction is used before it is computed");
         case Kind::apply: break;
     }
@@ -319,13 +350,22 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
             return rounded(from.text, n.dtype);
         }
         if (n.dtype == dtype) return from;
+        if (dtype == DType::boolean)
+            return {fmt::format("vec_math::number<{}>({})", scalar_type(n.dtype), from.text), 4};
         if (is_float(dtype) && is_integer(n.dtype))  // static_cast has no result for what does not fit
             return {fmt::format("vec_math::to_integer<{}>({})", scalar_type(n.dtype), from.text), 4};
     }
-    const bool call = !is_float(n.dtype) && !rule.integer_code.empty();
-    const int precedence = call ? 4 : rule.precedence;
-    return {fill_template(call ? rule.integer_code : rule.code, precedence, operands, scalar_type(n.dtype)),
-            precedence};
+    return applied(rule, k, operands);
+}
+
+ExpressionText ElementPrinter::applied(const Elementwise& rule, std::size_t k,
+                                       const std::vector<ExpressionText>& operands) const {
+    const KernelNode& n = node(k);
+    std::string_view call;
+    if (!is_float(n.dtype)) call = rule.integer_code;
+    if (!rule.branchless_code.empty() && node(n.inputs[0]).level > KernelLevel::row) call = rule.branchless_code;
+    const int precedence = call.empty() ? rule.precedence : 4;
+    return {fill_template(call.empty() ? rule.code : call, precedence, operands, scalar_type(n.dtype)), precedence};
 }
 
 bool ElementPrinter::is_mean(const KernelNode& n) const {

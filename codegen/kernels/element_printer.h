@@ -15,6 +15,7 @@
 #include "codegen/kernels/formula.h"
 #include "codegen/kernels/loops.h"
 #include "codegen/text.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 
@@ -78,6 +79,8 @@ class ElementPrinter {
     // In a short sum, the element that the term reads.
     std::string load_text(std::size_t k, const Scope& scope) const;
     ExpressionText expression(std::size_t k, const Scope& scope) const;
+    // Node k's op on these operands, in the form that its type and level ask for.
+    ExpressionText applied(const Elementwise& rule, std::size_t k, const std::vector<ExpressionText>& operands) const;
     bool is_mean(const KernelNode& n) const;        // the sum of a row, divided by the number of its columns
     std::string partial_text(std::size_t k) const;  // where the k-th sum over the rows gathers this column
 

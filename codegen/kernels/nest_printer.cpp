@@ -165,22 +165,16 @@ void NestPrinter::print_row_reduction(std::size_t k, const std::string& name, co
     // One that is added to has not all its terms yet.
     const bool in_double = loops_.double_sums && n.op == "sum" && is_float(n.dtype) && (nested || !target.empty());
     const std::string part = in_double ? "double" : type;
-    const std::string function = fmt::format("{}<{}>", n.op == "sum" ? "row_sum" : "row_max", part);
-    std::string prefix = target.empty() ? fmt::format("const {} {} = ", type, name) : target + " += ";
     Scope scope = outer;
     const bool rounded = in_double && target.empty();
-    const std::string sum = rounded ? scope.taken.unique(name + "_in_double") : target.empty() ? name : target;
-    const bool closes = nested && (n.op != "sum" || !is_float(n.dtype));  // a function's call, as integers wrap around
+    const std::string result = target.empty() ? fmt::format("const {} {} = ", type, name) : target + " += ";
+    // Columns in several dimensions are runs of terms of one sum.
+    std::string prefix = result + fmt::format("{}<{}>", n.op == "sum" ? "row_sum" : "row_max", part), runs;
     if (nested) {
-        std::string start = "0";
-        if (n.op != "sum" && is_float(n.dtype)) start = fmt::format("-std::numeric_limits<{}>::infinity()", type);
-        if (n.op != "sum" && !is_float(n.dtype)) start = fmt::format("std::numeric_limits<{}>::lowest()", type);
-        if (target.empty()) out_.line(fmt::format("{} {} = {};", part, sum, start));
+        runs = scope.taken.unique((name.empty() ? "part" : name) + "_terms");
+        out_.line(fmt::format("{}<{}> {};", n.op == "sum" ? "RowSum" : "RowMax", part, runs));
         open_columns();
-        if (target.empty() && closes)
-            prefix = fmt::format("{} = vec_math::{}({}, ", name, n.op == "sum" ? "add" : "max", name);
-        else
-            prefix = sum + " += ";
+        prefix = runs + ".add";
     }
     const Scope inner = scope;
     SourceText trial;
@@ -188,23 +182,24 @@ void NestPrinter::print_row_reduction(std::size_t k, const std::string& name, co
     define_shared({body}, scope);
     const std::string value = expression(body, scope).text;
     std::swap(out_, trial);
-    const std::string closing = closes ? "}));" : "});";
-    const bool simple = trial.empty() && prefix.size() + value.size() + function.size() < 50;
+    const bool simple = trial.empty() && prefix.size() + value.size() < 50;
     // A body that does not depend on the innermost column has an unnamed one.
     const bool by_column = names_identifier(trial.str() + value, variables_.back());
     const std::string head =
-        fmt::format("{}{}({}, [&](std::int64_t{}) {{", prefix, function, column_extent(), by_column ? " c" : "");
+        fmt::format("{}({}, [&](std::int64_t{}) {{", prefix, column_extent(), by_column ? " c" : "");
     if (simple) {
-        out_.line(fmt::format("{} return {}; {}", head, value, closing));
+        out_.line(fmt::format("{} return {}; }});", head, value));
     } else {
         out_.open(head);
         Scope again = inner;
         define_shared({body}, again);
         out_.line(fmt::format("return {};", expression(body, again).text));
-        out_.close(closing);
+        out_.close("});");
     }
-    if (nested) close_columns();
-    if (rounded) out_.line(fmt::format("const {} {} = static_cast<{}>({});", type, name, type, sum));
+    if (!nested) return;
+    close_columns();
+    out_.line(rounded ? fmt::format("{}static_cast<{}>({}.total());", result, type, runs)
+                      : fmt::format("{}{}.total();", result, runs));
 }
 
 void NestPrinter::print_row(Scope scope) {

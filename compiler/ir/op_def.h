@@ -109,7 +109,10 @@ struct Elementwise {
     // What an element costs, in operations of the processor: `plain`, or `costly` where it has no operator for it and a
     // polynomial of some ten steps is evaluated. `costly` functions are not computed twice.
     int operations = plain;
-    std::string_view integer_code = {};  // a call, instead of `code` where the result is an integer
+    std::string_view integer_code = {};  // a call, instead of `code` where the result is an integer or boolean
+    // A call, instead of `code`, which computes all operands, where the first differs from element to element: a branch
+    // that each element takes anew keeps loops from being vectorised.
+    std::string_view branchless_code = {};
 
     static constexpr int plain = 1, costly = 12;
     bool is_costly() const { return operations >= costly; }

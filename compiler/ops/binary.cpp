@@ -141,6 +141,8 @@ std::string_view integer_code(std::string_view name) {
     if (name == "div") return "vec_math::quotient<{t}>({0}, {1})";
     if (name == "pow") return "vec_math::pow<{t}>({0}, {1})";
     if (name == "max") return "vec_math::max<{t}>({0}, {1})";
+    if (name == "and") return "vec_math::both({0}, {1})";
+    if (name == "or") return "vec_math::either({0}, {1})";
     return name == "min" ? "vec_math::min<{t}>({0}, {1})" : "";
 }
 

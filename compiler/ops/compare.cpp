@@ -97,6 +97,7 @@ OpDef select() {
             Type::tensor(a.dtype, require_broadcast(condition.dims, require_broadcast(a.dims, b.dims)))};
     };
     Elementwise rule{[](const double* x) { return x[0] != 0 ? x[1] : x[2]; }, "{0} ? {1} : {2}", "{0} ? {1} : {2}", 0};
+    rule.branchless_code = "vec_math::choose<{t}>({0}, {1}, {2})";
     def.elementwise = rule;
     def.reference = [rule](const Op&, std::span<const Tensor> x, std::span<const Type> y) {
         auto integer = [](const std::int64_t* v) { return v[0] != 0 ? v[1] : v[2]; };

@@ -163,14 +163,6 @@ constexpr T lowest() {
 constexpr std::int64_t greatest() {
     return std::numeric_limits<std::int64_t>::max();
 }
-template <std::floating_point T>
-inline T min(T a, T b) {
-    return a < b || a != a ? a : b;
-}
-template <std::floating_point T>
-inline T max(T a, T b) {
-    return a > b || a != a ? a : b;
-}
 inline double abs(double x) {
     return std::fabs(x);
 }

@@ -69,11 +69,32 @@ inline float pow(float x, float y) {
     return static_cast<float>(std::pow(static_cast<double>(x), static_cast<double>(y)));
 }
 // What is no number where either is none.
-inline float max(float a, float b) {
+template <std::floating_point T>
+inline T max(T a, T b) {
     return std::isnan(a) || a > b ? a : b;
 }
-inline float min(float a, float b) {
+template <std::floating_point T>
+inline T min(T a, T b) {
     return std::isnan(a) || a < b ? a : b;
+}
+
+// Of conditions.
+inline bool is_set(bool flag) {
+    return flag;
+}
+inline bool both(bool a, bool b) {
+    return a && b;
+}
+inline bool either(bool a, bool b) {
+    return a || b;
+}
+template <typename T>
+inline T choose(bool condition, T a, T b) {
+    return condition ? a : b;
+}
+template <typename T>
+inline T number(bool condition) {
+    return condition ? T{1} : T{0};
 }
 
 // Of integers, which wrap around.
@@ -145,26 +166,58 @@ inline void parallel_rows(std::int64_t rows, std::int64_t /*width*/, Body&& body
 
 // ---- sums ----------------------------------------------------------------------------------------------------------
 
+// The sum of the terms of add(n, term), each time of term(0), ..., term(n - 1).
+template <typename T>
+class RowSum {
+  public:
+    template <typename Term>
+    void add(std::int64_t n, Term&& term) {
+        for (std::int64_t i = 0; i < n; ++i) {
+            if constexpr (std::is_integral_v<T>)
+                sum_ = math::add<T>(sum_, term(i));
+            else
+                sum_ += static_cast<double>(term(i));
+        }
+    }
+    T total() const { return static_cast<T>(sum_); }
+
+  private:
+    std::conditional_t<std::is_integral_v<T>, T, double> sum_ = 0;
+};
+
+// Likewise the greatest, of one term at least; no number where one of them is none.
+template <typename T>
+class RowMax {
+  public:
+    template <typename Term>
+    void add(std::int64_t n, Term&& term) {
+        for (std::int64_t i = 0; i < n; ++i) {
+            const T x = term(i);
+            most_ = any_ ? math::max(most_, x) : x;
+            any_ = true;
+        }
+    }
+    T total() const { return most_; }
+
+  private:
+    T most_ = {};
+    bool any_ = false;
+};
+
 // term(0) + ... + term(n - 1)
 template <typename T, typename Term>
 inline T row_sum(std::int64_t n, Term&& term) {
-    if constexpr (std::is_integral_v<T>) {
-        T sum = 0;
-        for (std::int64_t i = 0; i < n; ++i) sum = math::add<T>(sum, term(i));
-        return sum;
-    } else {
-        double sum = 0;
-        for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(term(i));
-        return static_cast<T>(sum);
-    }
+    RowSum<T> sum;
+    sum.add(n, term);
+    return sum.total();
 }
 
-// The greatest of term(0) ... term(n - 1), n > 0; no number where one of them is none.
+// The greatest of term(0) ... term(n - 1), n > 0.
 template <typename T, typename Term>
 inline T row_max(std::int64_t n, Term&& term) {
-    T most = term(0);
-    for (std::int64_t i = 1; i < n; ++i) most = math::max(most, static_cast<T>(term(i)));
-    return most;
+    RowMax<T> most;
+    most.add(n, term);
+    return most.total();
 }
 
 // Sums of `width` columns over `rows` rows: body(begin, end, sums) adds rows to sums[0, width), here all of them;

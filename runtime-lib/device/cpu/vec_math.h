@@ -33,12 +33,48 @@ inline float abs(float x) {
 inline float copysign(float x, float sign) {
     return float_of((bits_of(x) & 0x7fffffffU) | (bits_of(sign) & 0x80000000U));
 }
-// NaN where either is (unlike fmin and fmax), as PyTorch's minimum and maximum.
-inline float min(float a, float b) {
-    return a < b || a != a ? a : b;
+
+// g++ 12 makes no vectors of a loop that reads a bool as one, that branches around `&&`, `||` or a choice of which one
+// side is a load, or that asks of a chosen number what the choice has told. So bools are read as bytes and combined as
+// bits, and what is chosen is computed on both sides and taken by a mask.
+inline bool is_set(const bool& flag) {
+    return reinterpret_cast<const unsigned char&>(flag) != 0;
 }
-inline float max(float a, float b) {
-    return a > b || a != a ? a : b;
+inline bool both(bool a, bool b) {
+    return a & b;
+}
+inline bool either(bool a, bool b) {
+    return a | b;
+}
+// 1 or 0.
+template <typename T>
+inline T number(bool condition) {
+    return condition ? T{1} : T{0};
+}
+// `a` where `condition` holds, else `b`.
+template <typename T>
+inline T choose(bool condition, T a, T b) {
+    if constexpr (std::is_same_v<T, bool>) {
+        return (condition & a) | (!condition & b);
+    } else {
+        static_assert(sizeof(T) <= 8);
+        using Short = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint16_t>;
+        using Long = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+        using Bits = std::conditional_t<sizeof(T) <= 2, Short, Long>;
+        const auto mask = static_cast<Bits>(-static_cast<Bits>(condition));
+        return std::bit_cast<T>(
+            static_cast<Bits>((std::bit_cast<Bits>(a) & mask) | (std::bit_cast<Bits>(b) & static_cast<Bits>(~mask))));
+    }
+}
+
+// NaN where either is (unlike fmin and fmax), as PyTorch's minimum and maximum.
+template <std::floating_point T>
+inline T min(T a, T b) {
+    return math::choose<T>((a < b) | (a != a), a, b);
+}
+template <std::floating_point T>
+inline T max(T a, T b) {
+    return math::choose<T>((a > b) | (a != a), a, b);
 }
 
 // Of integers, for indices and masks in generated kernels. They wrap around, as ONNX's and PyTorch's do; as C++ has it,

@@ -42,6 +42,25 @@ __device__ constexpr std::int64_t greatest() {
     return 0x7fffffffffffffff;
 }
 
+// Of conditions, by the names of vec_math.h, which has reasons for them.
+__device__ inline bool is_set(bool flag) {
+    return flag;
+}
+__device__ inline bool both(bool a, bool b) {
+    return a && b;
+}
+__device__ inline bool either(bool a, bool b) {
+    return a || b;
+}
+template <typename T>
+__device__ inline T choose(bool condition, T a, T b) {
+    return condition ? a : b;
+}
+template <typename T>
+__device__ inline T number(bool condition) {
+    return condition ? T{1} : T{0};
+}
+
 // NaN where either is, as PyTorch's minimum and maximum.
 template <typename T>
 __device__ inline T min(T a, T b) {

@@ -157,7 +157,7 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Globa
         const auto labels_v = load<2>(labels + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            weight += static_cast<float>(labels_v[e] != -100);
+            weight += math::number<float>(labels_v[e] != -100);
         }
     }
     weight = warp_sum(weight);

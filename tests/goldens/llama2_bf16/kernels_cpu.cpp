@@ -100,7 +100,7 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
     constexpr std::int64_t width = B * T;
     const float loss_weight_before = loss_weight[0];
     const float weight = row_sum<float>(width, [&](std::int64_t c) {
-        return static_cast<float>(labels[c] != -100);
+        return vec_math::number<float>(labels[c] != -100);
     });
     loss_weight[0] = loss_weight_before + weight;
 }

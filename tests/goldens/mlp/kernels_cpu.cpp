@@ -48,7 +48,7 @@ void net_relu_backward(float* dlinear, const float* relu, const float* drelu, St
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
-            dlinear[i] = relu[i] > 0.0F ? drelu[i] : 0.0F;
+            dlinear[i] = vec_math::choose<float>(relu[i] > 0.0F, drelu[i], 0.0F);
         }
     });
 }
@@ -60,7 +60,7 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
     constexpr std::int64_t width = B;
     const float loss_weight_before = loss_weight[0];
     const float weight = row_sum<float>(width, [&](std::int64_t c) {
-        return static_cast<float>(labels[c] != -100);
+        return vec_math::number<float>(labels[c] != -100);
     });
     loss_weight[0] = loss_weight_before + weight;
 }
@@ -79,12 +79,13 @@ void loss_add_sum(float* label_count, float* label_hits, const std::int64_t* lab
         [&](std::int64_t begin, std::int64_t end, float* partial) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* linear_row = linear + row * width;
-                const float cast_2 = static_cast<float>(labels[row] != -100);
+                const float cast_2 = vec_math::number<float>(labels[row] != -100);
                 const float largest = row_max<float>(width, [&](std::int64_t c) { return linear_row[c]; });
                 const std::int64_t largest_2 = row_max<std::int64_t>(width, [&](std::int64_t c) {
-                    return (linear_row[c] == largest || linear_row[c] != linear_row[c]) ? -c : -5;
+                    return vec_math::choose<std::int64_t>(vec_math::either(linear_row[c] == largest,
+                        linear_row[c] != linear_row[c]), -c, -5);
                 });
-                const float cast = static_cast<float>(vec_math::neg<std::int64_t>(largest_2) == labels[row]);
+                const float cast = vec_math::number<float>(vec_math::neg<std::int64_t>(largest_2) == labels[row]);
                 partial[0] += cast_2;
                 partial[1] += cast;
             }

@@ -60,7 +60,7 @@ THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<con
     Vec<float, 4> dlinear_v;
     THUNDER_UNROLL
     for (int e = 0; e < 4; ++e) {
-        dlinear_v[e] = relu_v[e] > 0.0F ? drelu_v[e] : 0.0F;
+        dlinear_v[e] = math::choose<float>(relu_v[e] > 0.0F, drelu_v[e], 0.0F);
     }
     store(dlinear + i, dlinear_v);
 }
@@ -77,7 +77,7 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Globa
         const auto labels_v = load<2>(labels + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            weight += static_cast<float>(labels_v[e] != -100);
+            weight += math::number<float>(labels_v[e] != -100);
         }
     }
     weight = warp_sum(weight);
@@ -102,7 +102,7 @@ THUNDER_KERNEL(256) loss_add_sum_kernel(Global<const std::int64_t> labels, Globa
     const int row = block_index() * 8 + warp();
     if (row < rows) {
         float linear_v;
-        const float cast_2 = static_cast<float>(labels[row] != -100);
+        const float cast_2 = math::number<float>(labels[row] != -100);
         float largest = -math::infinity();
         if (c < width) {
             linear_v = linear[row * width + c];
@@ -112,10 +112,11 @@ THUNDER_KERNEL(256) loss_add_sum_kernel(Global<const std::int64_t> labels, Globa
         std::int64_t largest_2 = math::lowest<std::int64_t>();
         if (c < width) {
             largest_2 = math::max<std::int64_t>(largest_2,
-                (linear_v == largest || linear_v != linear_v) ? static_cast<std::int64_t>(-c) : -5);
+                math::choose<std::int64_t>(math::either(linear_v == largest, linear_v != linear_v),
+                static_cast<std::int64_t>(-c), -5));
         }
         largest_2 = warp_max(largest_2);
-        const float cast = static_cast<float>(math::neg<std::int64_t>(largest_2) == labels[row]);
+        const float cast = math::number<float>(math::neg<std::int64_t>(largest_2) == labels[row]);
         if (lane() == 0) whole_sum += cast_2;
         if (lane() == 0) whole_sum_2 += cast;
     }

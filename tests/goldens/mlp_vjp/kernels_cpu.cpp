@@ -41,7 +41,7 @@ void net_relu_backward(float* dlinear, const float* relu, const float* drelu, St
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
-            dlinear[i] = relu[i] > 0.0F ? drelu[i] : 0.0F;
+            dlinear[i] = vec_math::choose<float>(relu[i] > 0.0F, drelu[i], 0.0F);
         }
     });
 }

@@ -50,7 +50,7 @@ THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<con
     Vec<float, 4> dlinear_v;
     THUNDER_UNROLL
     for (int e = 0; e < 4; ++e) {
-        dlinear_v[e] = relu_v[e] > 0.0F ? drelu_v[e] : 0.0F;
+        dlinear_v[e] = math::choose<float>(relu_v[e] > 0.0F, drelu_v[e], 0.0F);
     }
     store(dlinear + i, dlinear_v);
 }

@@ -53,12 +53,12 @@ void basins_forward(float* largest, float* added, float* softplus, float* sigmoi
             for (std::int64_t c = 0; c < width; ++c) {
                 const float product = gauge_row[c] * basins_0_period[c];
                 const float difference = vec_math::sin(product) - basins_0_level_of_row;
-                const float softplus_2 = std::max<float>(difference, 0) +
+                const float softplus_2 = vec_math::max<float>(difference, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
                 const float added_c = gauge_row[c] + softplus_2 / largest_of_row;
                 const float product_2 = added_c * basins_1_period[c];
                 const float difference_2 = vec_math::sin(product_2) - basins_1_level_of_row;
-                const float softplus_c = std::max<float>(difference_2, 0) +
+                const float softplus_c = vec_math::max<float>(difference_2, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference_2)) + 1.0F);
                 const float sigmoid_c = vec_math::sigmoid(difference_2);
                 const float cosine_c = vec_math::cos(product_2);
@@ -96,7 +96,7 @@ void log_sum_rows(float* largest_2, float* added_3, float* logarithm, float* tot
                 return added_row[c];
             });
             const float total_2_of_row = row_sum<float>(width, [&](std::int64_t c) {
-                return static_cast<float>(added_row[c] == largest_2_of_row);
+                return vec_math::number<float>(added_row[c] == largest_2_of_row);
             });
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
@@ -129,7 +129,8 @@ void shore_forward(float* total, float* sine, const float* logarithm, const floa
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
                     const float product_3 = logarithm_column[c * rows] * shore_slope_row[c];
-                    const float chosen = product_3 > 0.5F ? product_3 : 1.0F / logarithm_column[c * rows];
+                    const float chosen =
+                        vec_math::choose<float>(product_3 > 0.5F, product_3, 1.0F / logarithm_column[c * rows]);
                     partial[c] += vec_math::cos(chosen);
                     sine_row[c] = vec_math::sin(chosen);
                 }
@@ -193,8 +194,9 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                 float* dshore_slope_row = dshore_slope + row * width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dproduct_3 = logarithm_column[c * rows] * shore_slope_row[c] > 0.5F
-                        ? -(dtotal[c] * sine_row[c]) : 0.0F;
+                    const float dproduct_3 =
+                        vec_math::choose<float>(logarithm_column[c * rows] * shore_slope_row[c] > 0.5F,
+                        -(dtotal[c] * sine_row[c]), 0.0F);
                     const float dshore_slope_step = dproduct_3 * logarithm_column[c * rows];
                     dshore_slope_row[c] = overwrite ? dshore_slope_step : dshore_slope_row[c] + dshore_slope_step;
                 }
@@ -224,8 +226,8 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                     const bool greater = logarithm_row[c] * shore_slope_column[c * rows] > 0.5F;
                     const float dchosen = -(dtotal_of_row * sine_column[c * rows]);
                     const float inverse = 1.0F / logarithm_row[c];
-                    const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
-                        (greater ? dchosen : 0.0F) * shore_slope_column[c * rows];
+                    const float dlogarithm = -(vec_math::choose<float>(greater, 0.0F, dchosen) * (inverse * inverse)) +
+                        vec_math::choose<float>(greater, dchosen, 0.0F) * shore_slope_column[c * rows];
                     const float added_2 = added_row[c] + softplus_row[c] / largest_2_of_row;
                     const float dadded_2_c = dlogarithm / added_3_row[c] *
                         static_cast<float>((added_2 > 0) - (added_2 < 0));
@@ -251,8 +253,8 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                     const bool greater = logarithm[r * n + i] * shore_slope[i * 6 + r] > 0.5F;
                     const float dchosen = -(dtotal[r] * sine[i * 6 + r]);
                     const float inverse = 1.0F / logarithm[r * n + i];
-                    const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
-                        (greater ? dchosen : 0.0F) * shore_slope[i * 6 + r];
+                    const float dlogarithm = -(vec_math::choose<float>(greater, 0.0F, dchosen) * (inverse * inverse)) +
+                        vec_math::choose<float>(greater, dchosen, 0.0F) * shore_slope[i * 6 + r];
                     const float added_2 = added[r * n + i] + softplus[r * n + i] / largest_2[r];
                     const float ddifference_2 = dlogarithm / added_3[r * n + i] *
                         static_cast<float>((added_2 > 0) - (added_2 < 0)) / largest_2[r] * sigmoid[r * n + i];
@@ -314,7 +316,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
             const float quotient_4 = sum / total_2[row];
             const float largest_of_row = largest[row];
             const float dbasins_0_level_step = row_sum<float>(width, [&](std::int64_t c) {
-                const float dadded = dadded_2_row[c] + static_cast<float>(added_row[c] == largest_2_of_row) *
+                const float dadded = dadded_2_row[c] + vec_math::number<float>(added_row[c] == largest_2_of_row) *
                     quotient_4 + dadded_part_2_row[c];
                 return -(dadded / largest_of_row * sigmoid_2_row[c]);
             });
@@ -322,7 +324,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
                 : dbasins_0_level[row] + dbasins_0_level_step;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float dadded = dadded_2_row[c] + static_cast<float>(added_row[c] == largest_2_of_row) *
+                const float dadded = dadded_2_row[c] + vec_math::number<float>(added_row[c] == largest_2_of_row) *
                     quotient_4 + dadded_part_2_row[c];
                 dbasins_0_period_terms_row[c] = dadded / largest_of_row * sigmoid_2_row[c] * cosine_2_row[c] *
                     gauge_row[c];

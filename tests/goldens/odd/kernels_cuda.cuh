@@ -115,7 +115,7 @@ THUNDER_KERNEL(256) log_sum_rows_kernel(Global<float> largest_2, Aliased<float> 
     if (c < width) {
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            total_2_of_row += static_cast<float>(added_v[e] == largest_2_of_row);
+            total_2_of_row += math::number<float>(added_v[e] == largest_2_of_row);
         }
     }
     total_2_of_row = warp_sum(total_2_of_row);
@@ -155,7 +155,8 @@ THUNDER_KERNEL(256) shore_forward_kernel(Aliased<float> sine, Global<const float
             THUNDER_UNROLL
             for (int e = 0; e < 2; ++e) {
                 const float product_3 = logarithm[row + (c + e) * rows] * shore_slope_v[e];
-                const float chosen = product_3 > 0.5F ? product_3 : 1.0F / logarithm[row + (c + e) * rows];
+                const float chosen =
+                    math::choose<float>(product_3 > 0.5F, product_3, 1.0F / logarithm[row + (c + e) * rows]);
                 column_sum[e] += math::cos(chosen);
                 sine_v[e] = math::sin(chosen);
             }
@@ -265,8 +266,9 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> d
     Vec<float, 2> dshore_slope_v;
     THUNDER_UNROLL
     for (int e = 0; e < 2; ++e) {
-        const float dproduct_3 = logarithm[row + (c + e) * rows] * shore_slope_v[e] > 0.5F ? -(dtotal_v[e] * sine_v[e])
-            : 0.0F;
+        const float dproduct_3 =
+            math::choose<float>(logarithm[row + (c + e) * rows] * shore_slope_v[e] > 0.5F,
+            -(dtotal_v[e] * sine_v[e]), 0.0F);
         const float dshore_slope_step = dproduct_3 * logarithm[row + (c + e) * rows];
         dshore_slope_v[e] = overwrite ? dshore_slope_step : dshore_slope_before_v[e] + dshore_slope_step;
     }
@@ -299,8 +301,8 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
         const bool greater = logarithm_v[e] * shore_slope[row + (c + e) * rows] > 0.5F;
         const float dchosen = -(dtotal[row] * sine[row + (c + e) * rows]);
         const float inverse = 1.0F / logarithm_v[e];
-        const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) + (greater ? dchosen : 0.0F) *
-            shore_slope[row + (c + e) * rows];
+        const float dlogarithm = -(math::choose<float>(greater, 0.0F, dchosen) * (inverse * inverse)) +
+            math::choose<float>(greater, dchosen, 0.0F) * shore_slope[row + (c + e) * rows];
         const float added_2 = added_v[e] + softplus_v[e] / largest_2[row];
         const float dadded_2_c = dlogarithm / added_3_v[e] * static_cast<float>((added_2 > 0) - (added_2 < 0));
         const float ddifference_2 = dadded_2_c / largest_2[row] * sigmoid_v[e];
@@ -351,8 +353,8 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
             const bool greater = logarithm_v[r][e] * shore_slope[(i + e) * 6 + r] > 0.5F;
             const float dchosen = -(dtotal[r] * sine[(i + e) * 6 + r]);
             const float inverse = 1.0F / logarithm_v[r][e];
-            const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) + (greater ? dchosen : 0.0F) *
-                shore_slope[(i + e) * 6 + r];
+            const float dlogarithm = -(math::choose<float>(greater, 0.0F, dchosen) * (inverse * inverse)) +
+                math::choose<float>(greater, dchosen, 0.0F) * shore_slope[(i + e) * 6 + r];
             const float added_2 = added_v[r][e] + softplus_v[r][e] / largest_2[r];
             const float ddifference_2 = dlogarithm / added_3_v[r][e] *
                 static_cast<float>((added_2 > 0) - (added_2 < 0)) / largest_2[r] * sigmoid_v[r][e];
@@ -436,7 +438,7 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     if (c < width) {
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dadded = dadded_2_v[e] + static_cast<float>(added_v[e] == largest_2_of_row) * quotient_4 +
+            const float dadded = dadded_2_v[e] + math::number<float>(added_v[e] == largest_2_of_row) * quotient_4 +
                 dadded_part_2_v[e];
             dbasins_0_level_step += -(dadded / largest_of_row * sigmoid_2_v[e]);
         }
@@ -447,7 +449,7 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
         Vec<float, 2> dbasins_0_period_terms_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dadded = dadded_2_v[e] + static_cast<float>(added_v[e] == largest_2_of_row) * quotient_4 +
+            const float dadded = dadded_2_v[e] + math::number<float>(added_v[e] == largest_2_of_row) * quotient_4 +
                 dadded_part_2_v[e];
             dbasins_0_period_terms_v[e] = dadded / largest_of_row * sigmoid_2_v[e] * cosine_2_v[e] * gauge_v[e];
         }
