@@ -7,8 +7,7 @@ except ModuleNotFoundError as missing:
     raise ImportError("the Python package thunderc works on PyTorch's models, and torch is not installed: pip install torch "
                       "(the command thunderc does without)") from missing
 
-from thunderc._check import Check, check
+from thunderc._check import Check, check, load
 from thunderc._export import Exported, ExportError, export
-from thunderc._weights import load
 
 __all__ = ["Check", "ExportError", "Exported", "check", "export", "load"]

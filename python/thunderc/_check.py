@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model and the program that thunderc wrote of it, trained side by side."""
+"""A model and the program that thunderc wrote of it, trained side by side, and the program's weights put back into the model."""
 import copy
 import dataclasses
 import inspect
 import json
-import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 
-from thunderc._example import distinct, parameters_of, plain, tensors_of
-from thunderc._export import distance, trained
-from thunderc._flex import plain_attention
-from thunderc._weights import model_tensors, names_in
+from thunderc._export import distance, parameters_of, plain, plain_attention, tensors_of, trained
 
 _TYPES = {"f32": torch.float32, "i64": torch.int64, "i32": torch.int32, "bool": torch.bool}
 # The same numbers for both sides: the flags of a program, and torch's optimizer.
@@ -44,9 +40,23 @@ class Check:
         lines = ["step        PyTorch       program   difference"]
         lines += [f"{k:4}  {a:13.8g} {b:13.8g}   {abs(a - b) / max(abs(a), 1e-12):.1e}" for k, (a, b) in enumerate(self.losses)]
         over = [row for row in self.rows if not row[1] <= row[2]]
-        worst = max(self.rows, key=lambda row: row[1] / row[2])
-        lines += [f"{what}: {difference:.1e}, tolerance {tolerance:.0e}" for what, difference, tolerance in over or [worst]]
+        lines += [f"{what}: {difference:.1e}, tolerance {tolerance:.0e}" for what, difference, tolerance in over or [max(self.rows, key=lambda row: row[1] / row[2])]]
         return "\n".join(lines + [f"{len(over)} of {len(self.rows)} differ" if over else f"the same, all {len(self.rows)}; the widest is above"])
+
+
+def model_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers under each of their names."""
+    return dict([*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)])
+
+
+def names_in(model_names: Iterable[str], file_names: Iterable[str]) -> dict[str, str]:
+    """The model's name of each name of a file: the same, or with one prefix more or less, which a wrapper around the model has
+    for all of them; that with which the fewest have no tensor."""
+    own, given = set(model_names), list(file_names)
+    prefixes = sorted({"", *(n.split(".")[0] + "." for n in [*own, *given] if "." in n)})
+    choices = [{name: prefix + name for name in given} for prefix in prefixes]
+    choices += [{name: name[len(prefix):] for name in given} for prefix in prefixes if all(name.startswith(prefix) for name in given)]
+    return min(choices, key=lambda names: sum(n not in own for n in names.values()))
 
 
 def _random(of: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
@@ -61,29 +71,20 @@ def _random(of: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
     return torch.randint(0, of.get("entries", 2), shape, generator=generator).to(dtype)
 
 
-def _arguments(model: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """What forward() takes of the tensors of a batch, and the others: pair_0 and pair_1 are a tuple, batch_image is of a dictionary."""
-    parameters = inspect.signature(model.forward).parameters
-    anything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    names = {plain(name): name for name in parameters}
-    out, rest = dict[str, Any](), dict[str, torch.Tensor]()
-    for name, tensor in batch.items():
-        within = next((of for of in names if name.startswith(of + "_") and of not in batch), None)
-        if name in names or (anything and within is None):
-            out[names.get(name, name)] = tensor
-        elif within is not None:
-            out.setdefault(names[within], {})[name[len(within) + 1:]] = tensor
-        else:
-            rest[name] = tensor
-    return {name: tuple(of.values()) if isinstance(of, dict) and "0" in of else of for name, of in out.items()}, rest
-
-
 def _loss(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], added: set[str], loss: Callable[..., Any] | None) -> torch.Tensor:
-    of_model, rest = _arguments(model, {name: tensor for name, tensor in batch.items() if name not in added})
-    rest |= {name: tensor for name, tensor in batch.items() if name in added}
-    if "use_cache" in parameters_of(model.forward):
-        of_model["use_cache"] = False
-    result: Any = model(**of_model)
+    """Of what forward() takes of a batch, in which pair_0 and pair_1 are a tuple and batch_image is of a dictionary, and of the rest."""
+    names, parts, rest = {plain(name): name for name in parameters_of(model)}, dict[str, dict[str, torch.Tensor]](), dict[str, torch.Tensor]()
+    anything = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
+    of_model: dict[str, Any] = {"use_cache": False} if "use_cache" in names else {}
+    for name, tensor in batch.items():
+        whole = next((of for of in names if name.startswith(of + "_") and of not in batch), "")
+        if name in added or not (name in names or whole or anything):
+            rest[name] = tensor
+        elif name in names or not whole:
+            of_model[names.get(name, name)] = tensor
+        else:
+            parts.setdefault(names[whole], {})[name[len(whole) + 1:]] = tensor
+    result: Any = model(**of_model, **{name: tuple(of.values()) if "0" in of else of for name, of in parts.items()})
     if loss is not None:
         return loss(result, **rest)  # type: ignore[no-any-return]
     own = result if isinstance(result, torch.Tensor) and result.dim() == 0 else getattr(result, "loss", None)
@@ -102,7 +103,7 @@ def _run(*command: str) -> None:
         raise RuntimeError(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
-def check(model: torch.nn.Module, program_folder: str | os.PathLike[str], *, loss: Callable[..., Any] | None = None, steps: int = 5,
+def check(model: torch.nn.Module, program_folder: str | Path, *, loss: Callable[..., Any] | None = None, steps: int = 5,
           batches: Sequence[Mapping[str, torch.Tensor]] | None = None, mode: str = "train", cmake: Sequence[str] = ()) -> Check:
     """Trains both for `steps` steps from the model's weights on the same batches, prints the differences and gives them.
 
@@ -122,7 +123,7 @@ def check(model: torch.nn.Module, program_folder: str | os.PathLike[str], *, los
     flags, optimizer_of = _OPTIMIZERS[about["optimizer"]]
     generator = torch.Generator().manual_seed(0)
     inputs = {plain(of["name"]): of for of in about.get("inputs", [])}
-    fed = [tensors_of(distinct(batch)) for batch in batches or [{name: _random(of, generator) for name, of in inputs.items()} for _ in range(steps)]]
+    fed = [tensors_of(batch) for batch in batches or [{name: _random(of, generator) for name, of in inputs.items()} for _ in range(steps)]]
     added = {name for name, of in inputs.items() if of.get("added")}
     model = copy.deepcopy(model)
     own = model_tensors(model)
@@ -130,7 +131,7 @@ def check(model: torch.nn.Module, program_folder: str | os.PathLike[str], *, los
     with tempfile.TemporaryDirectory() as work:
         at = {name: str(Path(work) / name) for name in ("init", "feed", "log", "gradients", "after")}
         save_file(before, at["init"])
-        save_file({f"{inputs[name]['name'] if name in inputs else name}_{k}": tensor.contiguous() for k, batch in enumerate(fed)
+        save_file({f"{inputs[name]['name'] if name in inputs else name}_{k}": tensor.clone(memory_format=torch.contiguous_format) for k, batch in enumerate(fed)
                    for name, tensor in batch.items()}, at["feed"])
         _run(str(folder / "build" / "train"), "--init", at["init"], "--feed", at["feed"], "--log", at["log"], "--dump-gradients",
              at["gradients"], "--save", at["after"], "--steps", str(steps), "--lr", "1e-3", "--schedule", "constant", "--warmup", "0",
@@ -138,7 +139,7 @@ def check(model: torch.nn.Module, program_folder: str | os.PathLike[str], *, los
         log = [json.loads(line) for line in Path(at["log"]).read_text().splitlines()]
         gradients, after = load_file(at["gradients"]), load_file(at["after"])
     losses, wanted, largest_of = [], dict[str, torch.Tensor](), dict[str, torch.Tensor]()  # the latter of all steps
-    with trained(model, mode, []), plain_attention():
+    with trained(model, mode), plain_attention():
         optimizer = optimizer_of([p for p in model.parameters() if p.requires_grad])
         for k in range(steps):
             optimizer.zero_grad()
@@ -165,3 +166,25 @@ def check(model: torch.nn.Module, program_folder: str | os.PathLike[str], *, los
     result = Check(rows, losses)
     print(result)
     return result
+
+
+def load(model: torch.nn.Module, weights: str | Path) -> torch.nn.Module:
+    """Puts the tensors of a file that a program's `--save` wrote into the model, in place, and gives the model. Types are the
+    model's. Parameters that the file lacks, tensors that the model lacks and other shapes are an error, with their names; buffers
+    may be absent, and a tied parameter answers to each of its names."""
+    from safetensors.torch import load_file
+
+    given, own = load_file(weights), model_tensors(model)
+    names = names_in(own, given)
+    filled = {id(own[to]) for to in names.values() if to in own}
+    missing = sorted(name for name, p in model.named_parameters() if id(p) not in filled)
+    unknown = sorted(name for name, to in names.items() if to not in own)
+    wrong = [f"{what} {', '.join(of)}" for what, of in (("it lacks", missing), ("the model has no", unknown)) if of]
+    wrong += [f"{name} is {list(given[name].shape)} there and {list(own[to].shape)} in the model"
+              for name, to in names.items() if to in own and given[name].shape != own[to].shape]
+    if wrong:
+        raise ValueError(f"{weights} does not fit the model: " + "; ".join(wrong))
+    with torch.no_grad():
+        for name, to in names.items():
+            own[to].copy_(given[name])
+    return model

@@ -6,18 +6,17 @@ import inspect
 import io
 import linecache
 import logging
-import os
 import re
 import shutil
 import traceback
+import unittest.mock
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, NamedTuple
+from typing import Any, Callable, ContextManager, Iterator, Mapping
 
 import torch
-
-from thunderc import _example
-from thunderc._flex import plain_attention
+import torch.nn.attention.flex_attention as flex
+from torch.utils import _pytree as pytree
 
 _BESIDE = (".json", ".txt", ".model", ".jinja")  # of what a checkpoint has beside weights: configuration, tokenizer
 _NOT_THE_AUTHORS = re.compile(r"[/\\](torch|thunderc)[/\\]|<frozen|(contextlib|functools)\.py")
@@ -39,6 +38,70 @@ class Exported:
     command: str  # the next one
 
 
+def parameters_of(function: Callable[..., Any], required: bool = False) -> list[str]:
+    return [name for name, p in inspect.signature(getattr(function, "forward", function)).parameters.items()
+            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and not (required and p.default is not p.empty)]
+
+
+def by_name(model: torch.nn.Module, example: Any, loss: Callable[..., Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the model takes, and what the loss takes besides the model's result."""
+    own, added = parameters_of(model), parameters_of(loss)[1:] if loss else []
+    if not isinstance(example, Mapping):
+        values = list(example) if isinstance(example, (tuple, list)) else [example]
+        behind = parameters_of(loss, required=True)[1:] if loss else []
+        names = [*own[:max(len(values) - len(behind), 0)], *behind]
+        if len(values) != len(names):
+            raise TypeError(f"{len(values)} example inputs are given; forward() takes {', '.join(own) or 'none by name'}"
+                            + (f", the loss {', '.join(behind)}" if loss else "") + ": give a dictionary of their names")
+        example = dict(zip(names, values))
+    rest = {name: value for name, value in example.items() if name in added and name not in own}
+    return {name: value for name, value in example.items() if name not in rest}, rest
+
+
+def plain(name: str) -> str:
+    """As torch.export spells it in a graph; TorchScript has pair.0 for pair_0."""
+    return re.sub(r"\W", "_", name).lower()
+
+
+def tensors_of(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Those within tuples and dictionaries too: pair_0, batch_image."""
+    return {plain("_".join(pytree.keystr((key,)).strip("[].'") for key in path)): value
+            for path, value in pytree.tree_flatten_with_path(dict(inputs))[0] if isinstance(value, torch.Tensor)}
+
+
+def register(value: Any) -> None:
+    """Named tuples and dataclasses in what a model gives: torch.export.save writes those alone of which it was told a name, and of
+    named tuples nothing else: then the fields stand in it."""
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if kind not in pytree.SUPPORTED_SERIALIZED_TYPES and hasattr(kind, "_fields"):
+        pytree._register_namedtuple(kind, serialized_type_name=f"{name}({', '.join(kind._fields)})")
+    elif kind not in pytree.SUPPORTED_SERIALIZED_TYPES and dataclasses.is_dataclass(kind):
+        torch.export.register_dataclass(kind, serialized_type_name=name)
+    for part in pytree.tree_flatten(value, is_leaf=lambda of: of is not value)[0]:
+        if part is not value:
+            register(part)
+
+
+def with_rows(inputs: dict[str, Any]) -> Any:
+    """With at least two rows: the exporter takes a size of 1 for a fixed one."""
+    if {value.shape[0] for value in tensors_of(inputs).values() if value.dim() > 0} != {1}:
+        return inputs
+    return pytree.tree_map_only(torch.Tensor, lambda t: t.repeat(2, *[1] * (t.dim() - 1)) if t.dim() > 0 else t, inputs)
+
+
+def dynamic_shapes(inputs: Mapping[str, Any]) -> dict[str, dict[int, str]]:
+    """Names of the dimensions that may vary: the first of all tensors that have as many rows, and the second of tensors of whole
+    numbers, as ids of tokens are. Equal sizes have one name."""
+    tensors, names, out = tensors_of(inputs), dict[int, str](), dict[str, dict[int, str]]()
+    rows = next((value.shape[0] for value in tensors.values() if value.dim() > 0), 0)
+    for name, value in tensors.items():
+        out[name] = {0: "batch"} if value.dim() > 0 and value.shape[0] == rows and rows > 1 else {}
+        if out[name] and value.dim() == 2 and not value.is_floating_point() and value.shape[1] > 1:
+            out[name][1] = names.setdefault(value.shape[1], "seq" if not names else f"seq_{len(names) + 1}")
+    return out
+
+
 class _WithLoss(torch.nn.Module):
     """The author's loss of the model's result. Arguments are by name, so that the graph's inputs have these names."""
 
@@ -47,44 +110,35 @@ class _WithLoss(torch.nn.Module):
         self.model, self.loss = model, loss
 
         def forward(**given: Any) -> Any:
-            return self.loss(self.model(**{name: given[name] for name in of_model}), **{name: given[name] for name in of_loss})
+            return loss(model(**{name: given[name] for name in of_model}), **{name: given[name] for name in of_loss})
 
-        forward.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in [*of_model, *of_loss]])
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        forward.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in of_model + of_loss])  # type: ignore[attr-defined]
         self.forward = forward
 
 
 @contextlib.contextmanager
-def trained(model: torch.nn.Module, mode: str, notes: list[str]) -> Iterator[None]:
-    """In the mode in which it is to be trained; buffers and modes are afterwards what they were."""
+def trained(model: torch.nn.Module, mode: str) -> Iterator[None]:
+    """In the mode in which it is to be trained; modes are afterwards what they were."""
     if mode not in ("train", "eval"):
         raise ValueError(f"mode={mode!r}: train or eval")
-    modes, buffers = [(m, m.training) for m in model.modules()], [(buffer, buffer.clone()) for buffer in model.buffers()]
-    if mode == "eval" or not model.training:
-        model.train(mode == "train")
-        if mode == "train":
-            notes.append("exported in train() mode, as it is trained; mode=\"eval\" leaves dropout out and statistics fixed")
-    try:
+    with contextlib.ExitStack() as stack:
+        for module in model.modules():
+            stack.callback(setattr, module, "training", module.training)
+        if mode == "eval" or not model.training:
+            model.train(mode == "train")
         yield
-    finally:
-        with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
-        for module, training in modes:
-            module.training = training
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """What torch prints of an attempt that fails is said in one sentence instead."""
-    disabled, nowhere = logging.root.manager.disable, io.StringIO()
-    with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+    out, err, stack = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), contextlib.ExitStack()
+    with out, err, warnings.catch_warnings(), stack:
         warnings.simplefilter("ignore")
+        stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.CRITICAL)
-        try:
-            yield
-        finally:
-            logging.disable(disabled)
+        yield
 
 
 def _said(error: BaseException) -> tuple[str, str]:
@@ -120,51 +174,44 @@ def _traced(module: torch.nn.Module, inputs: dict[str, Any], shapes: Any) -> tor
 def _program(module: torch.nn.Module, inputs: dict[str, Any], dynamic: Any, longest: int | None, notes: list[str]
              ) -> tuple[torch.export.ExportedProgram, dict[str, dict[int, str]]]:
     """With as many dimensions of any size as the model allows: all, then the batch alone, then none."""
-    rows = _example.with_rows(inputs) if dynamic is True else inputs
-    wanted = _example.dynamic_shapes(rows) if dynamic is True else {}
-    batch = {name: {axis: dim for axis, dim in dims.items() if dim == "batch"} for name, dims in wanted.items()}
-    none: dict[str, dict[int, str]] = {name: {} for name in wanted}
+    rows = with_rows(inputs) if dynamic is True else inputs
+    wanted = dynamic_shapes(rows) if dynamic is True else {}
+    every = {dim for dims in wanted.values() for dim in dims.values()}
+    limits = {"max": longest} if longest and longest > 2 else {}
+    dims = {dim: torch.export.Dim(dim, **(limits if dim.startswith("seq") else {})) for dim in every}
     failed: list[Exception] = []
-    for choice in [wanted] + [c for c, before in ((batch, wanted), (none, batch)) if c != before]:
-        example = rows if any(choice.values()) else inputs
+    for kept in [every, *(fewer for fewer in ({"batch"}, set[str]()) if fewer < every)]:
+        choice = {name: {axis: dim for axis, dim in dims.items() if dim in kept} for name, dims in wanted.items()}
+        example: dict[str, Any] = rows if kept else inputs
+        shapes: Any = torch.export.ShapesCollection()  # type: ignore[no-untyped-call]
+        for name, of in choice.items():
+            shapes[tensors_of(example)[name]] = {axis: dims[dim] for axis, dim in of.items()}
         try:
             with _silence():
-                shapes = _example.torch_dims(choice, module, example, longest) if dynamic is True else dynamic or None
-                program = _traced(module, example, shapes)
+                program = _traced(module, example, shapes.dynamic_shapes(module, (), example) if dynamic is True else dynamic or None)
         except Exception as error:  # torch raises many kinds, some of them private
             failed.append(error)
             continue
         if failed:
-            fixed = sorted({dim for name, dims in wanted.items() for axis, dim in dims.items() if axis not in choice[name]})
-            notes.append(f"{' and '.join(fixed)} fixed at the example's size: {_said(failed[-1])[0]}")
+            notes.append(f"{' and '.join(sorted(every - kept))} fixed at the example's size: {_said(failed[-1])[0]}")
         return program, choice
     reason, remedy = _said(failed[-1])
     raise ExportError(f"the model cannot be exported: {reason}\nhelp: {remedy}") from failed[-1]
 
 
-class _Step(NamedTuple):
+def _step(module: torch.nn.Module, inputs: Mapping[str, Any]) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
     """Results, and gradients of a sum of them in which each element has a weight of its own."""
-    results: list[torch.Tensor]
-    gradients: dict[str, torch.Tensor]
-
-
-def _step(module: torch.nn.Module, inputs: Mapping[str, Any]) -> _Step:
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}  # the model's own stay as they are
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        result = module(**inputs)
-    _example.register(result)
-    results = [r for r in torch.utils._pytree.tree_leaves(result) if isinstance(r, torch.Tensor)]
+        result = torch.func.functional_call(module, buffers, (), dict(inputs))
+    register(result)
+    results = [r for r in pytree.tree_leaves(result) if isinstance(r, torch.Tensor)]
     own = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    total = torch.zeros((), dtype=torch.float64)
-    for result in results:
-        if result.is_floating_point() and result.requires_grad:
-            total = total + (result.double() * torch.linspace(0.5, 1.5, result.numel(), dtype=torch.float64).reshape(result.shape)).sum()
-    gradients = torch.autograd.grad(total, list(own.values()), allow_unused=True) if total.requires_grad and own else ()
-    with torch.no_grad():
-        for buffer, before in buffers:
-            buffer.copy_(before)
-    return _Step(results, {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(own.items(), gradients)})
+    parts = [(r.double() * torch.linspace(0.5, 1.5, r.numel(), dtype=torch.float64).reshape(r.shape)).sum()
+             for r in results if r.is_floating_point() and r.requires_grad]
+    gradients = torch.autograd.grad(parts, list(own.values()), allow_unused=True) if parts and own else ()
+    return results, {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(own.items(), gradients)}
 
 
 def distance(found: torch.Tensor, wanted: torch.Tensor, least: float = 1e-12) -> float:
@@ -176,72 +223,106 @@ def distance(found: torch.Tensor, wanted: torch.Tensor, least: float = 1e-12) ->
     return float((a - b).norm()) / max(float(b.norm()), least)
 
 
-def _compare(model: _Step, graph: _Step) -> float:
-    """The largest relative difference between graph and model; an error where it is more than rounding."""
-    tolerance = max([_TOLERANCE.get(r.dtype, 0.0) for r in model.results], default=0.0)
-    differences = [distance(a, b) for a, b in zip(graph.results, model.results)] + [float("inf")] * abs(len(graph.results) - len(model.results))
+def _compare(wanted: list[torch.Tensor], gradients: dict[str, torch.Tensor], results: list[torch.Tensor], found: dict[str, torch.Tensor]) -> float:
+    """The largest relative difference between the model's and the graph's; an error where it is more than rounding."""
+    tolerance = max([_TOLERANCE.get(r.dtype, 0.0) for r in wanted], default=0.0)
+    # A gradient of rounding alone (a bias in front of a softmax) is held against the whole.
+    least = max(1e-3 * sum(float(g.double().norm()) ** 2 for g in gradients.values()) ** 0.5, 1e-12)
+    differences = [distance(a, b) for a, b in zip(results, wanted)] + [float("inf")] * abs(len(results) - len(wanted))
     for k, difference in enumerate(differences):
         if difference > tolerance:
             raise ExportError(f"the exported graph computes something else than the model: result {k} differs by {difference:.1e}\n"
                               "help: forward() may depend on what is no input (random numbers, a clock, what an earlier call left)")
-    # A gradient of rounding alone (a bias in front of a softmax) is held against the whole.
-    least = max(1e-3 * sum(float(g.double().norm()) ** 2 for g in model.gradients.values()) ** 0.5, 1e-12)
-    for name, gradient in model.gradients.items():
-        differences.append(distance(graph.gradients[name], gradient, least) if name in graph.gradients else float("inf"))
+    for name, gradient in gradients.items():
+        differences.append(distance(found[name], gradient, least) if name in found else float("inf"))
         if differences[-1] > 10 * tolerance:
             raise ExportError(f"the gradient of {name} is another in the exported graph, by {differences[-1]:.1e} of its norm\n"
                               "help: an export keeps neither hooks nor the backward of an autograd.Function: write it into forward()")
     return max(differences, default=0.0)
 
 
-def _copy_beside(model: torch.nn.Module, path: Path, source: str | os.PathLike[str] | None, tokenizer: Any) -> Path | None:
+# torch.export traces flex_attention as one operator, which torch.export.save does not write; what follows computes it in plain ones.
+def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Any, block_mask: tuple[Any, ...], scale: float,
+               kernel_options: Any, *buffers: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What the kernel computes, over all places at once: the functions are given numbers of rows, heads and places that broadcast."""
+    def numbers(count: int, axis: int) -> torch.Tensor:
+        return torch.arange(count, device=query.device).view([-1 if k == axis else 1 for k in range(4)])
+
+    batch, heads, rows, columns = query.shape[0], query.shape[1], query.shape[2], key.shape[2]
+    if key.shape[1] != heads:  # groups of heads share keys
+        key, value = (of.repeat_interleave(heads // key.shape[1], 1) for of in (key, value))
+    at = numbers(batch, 0), numbers(heads, 1), numbers(rows, 2), numbers(columns, 3)
+    scores = score_mod(query @ key.transpose(-2, -1) * scale, *at)
+    scores = torch.where(block_mask[-1](*at), scores, float("-inf"))
+    return torch.softmax(scores, -1) @ value, torch.logsumexp(scores, -1), scores.amax(-1)
+
+
+def _block_mask(blocks: Any, mask_mod: Any, seq_lengths: tuple[int, int], q_block: int = 128, kv_block: int = 128) -> flex.BlockMask:
+    """With the function alone: which blocks are skipped is the kernel's."""
+    rows, columns = -(-seq_lengths[0] // q_block), -(-seq_lengths[1] // kv_block)
+    counts, places = torch.zeros(1, 1, rows, dtype=torch.int32), torch.zeros(1, 1, rows, columns, dtype=torch.int32)
+    return flex.BlockMask(seq_lengths=seq_lengths, kv_num_blocks=counts, kv_indices=places, full_kv_num_blocks=None, full_kv_indices=None,
+                          q_num_blocks=None, q_indices=None, full_q_num_blocks=None, full_q_indices=None, BLOCK_SIZE=(q_block, kv_block), mask_mod=mask_mod)
+
+
+def plain_attention() -> ContextManager[Any]:
+    """flex_attention and create_block_mask are these operators, whoever imported them, and have gradients on CPUs."""
+    ours: dict[str, Any] = {
+        "flex_attention_hop": _attention, "_create_sparse_block_from_block_mask": _block_mask, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True,
+        "_create_empty_block_mask": lambda query, key: _block_mask(None, flex.noop_mask, (query.shape[2], key.shape[2])),
+        "create_mask": lambda *_, **__: torch.zeros(1, 1, 1, 1, dtype=torch.bool), "_convert_mask_to_block_mask": lambda *_, **__: (None, None),
+        "_validate_device": lambda *_: None}
+    patched: ContextManager[Any] = unittest.mock.patch.multiple(flex, **{name: of for name, of in ours.items() if hasattr(flex, name)})
+    return patched
+
+
+def _copy_beside(model: torch.nn.Module, path: Path, source: str | Path | None, tokenizer: Any) -> list[str]:
     """A folder beside the file, named as it is, of what Hugging Face loads a model with: the program's --save completes it. The
-    folder that the model came from keeps its weights: then it is another one."""
-    folder, config = path.with_suffix(""), getattr(model, "config", None)
+    folder that the model came from keeps its weights: then it is another one. What is to be said of it."""
+    folder = path.with_suffix("")
     if source and folder.resolve() == Path(source).resolve():
         folder = folder.with_name(folder.name + "-trained")
     files = [f for f in Path(source).iterdir() if f.suffix in _BESIDE and not f.name.endswith(".index.json")] if source else []
-    saved: list[Any] = [of for of in (None if files else config, tokenizer) if hasattr(of, "save_pretrained")]
-    if files or saved:
-        folder.mkdir(parents=True, exist_ok=True)
+    saved: list[Any] = [of for of in (None if files else getattr(model, "config", None), tokenizer) if hasattr(of, "save_pretrained")]
+    if not files and not saved:
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
     for file in files:
         shutil.copyfile(file, folder / file.name)
     for of in saved:
         of.save_pretrained(folder)
-    return folder if files or saved else None
+    return [f"configuration in {folder}/: after training with --save {folder}/model.safetensors it is a model to load"]
 
 
-def export(model: torch.nn.Module, example_inputs: Any, path: str | os.PathLike[str], *, loss: Callable[..., Any] | None = None,
-           dynamic: Any = True, mode: str = "train", tokenizer: Any = None, source: str | os.PathLike[str] | None = None) -> Exported:
+def export(model: torch.nn.Module, example_inputs: Any, path: str | Path, *, loss: Callable[..., Any] | None = None,
+           dynamic: Any = True, mode: str = "train", tokenizer: Any = None, source: str | Path | None = None) -> Exported:
     """Writes `path`, the .pt2 file of a model as it is trained, and checks it against the model.
 
-    `example_inputs`: a dictionary of inputs by name, or a tuple in the order of forward(). With `labels` a Hugging Face model
-    gives its own loss. `loss`: a function of the model's result and of further inputs, which stand behind the model's or under the
-    names of its parameters; the graph then ends in it. Without one it ends in what the model returns, and `thunderc train --loss`
-    adds a loss. `dynamic`: True leaves batch and sequence open where the model can; False fixes the example's sizes; else it is
-    torch.export's dynamic_shapes. `mode`: train or eval. `source`: a Hugging Face folder whose configuration and tokenizer are
-    copied beside the file; else those of the model and of `tokenizer` are."""
+    `example_inputs`: a dictionary of inputs by name, or a tuple in the order of forward(). `loss`: a function of the model's result
+    and of further inputs, which stand behind the model's or under the names of its parameters; the graph then ends in it, else in
+    what the model returns. `dynamic`: True leaves batch and sequence open where the model can; False fixes the example's sizes;
+    else it is torch.export's dynamic_shapes. `mode`: train or eval. `source`: a Hugging Face folder whose configuration and
+    tokenizer are copied beside the file; else those of the model and of `tokenizer` are."""
     path = Path(path)
     if path.suffix != ".pt2":
         raise ValueError(f"{path}: the name of the file has to end in .pt2")
-    notes: list[str] = []
-    of_model, of_loss = _example.by_name(model, example_inputs, loss)
-    if "use_cache" in _example.parameters_of(model.forward):
+    said = "exported in train() mode, as it is trained; mode=\"eval\" leaves dropout out and statistics fixed"
+    notes = [said] if mode == "train" and not model.training else []
+    of_model, of_loss = by_name(model, example_inputs, loss)
+    if "use_cache" in parameters_of(model):
         of_model.setdefault("use_cache", False)
-    inputs = _example.distinct({**of_model, **of_loss})
+    # Each with memory of its own: of a tensor that is given twice (ids that are labels as well) the export makes one input.
+    inputs = pytree.tree_map_only(torch.Tensor, torch.clone, {**of_model, **of_loss})
     module = _WithLoss(model, loss, list(of_model), list(of_loss)) if loss else model
     config = getattr(model, "config", None)
     longest = next((n for key in ("max_position_embeddings", "n_positions") if isinstance(n := getattr(config, key, None), int)), None)
-    with trained(model, mode, notes), plain_attention():
+    with trained(model, mode), plain_attention():
         step = _step(module, inputs)
         program, dims = _program(module, inputs, dynamic, longest, notes)
-        difference = _compare(step, _step(program.module(), inputs))
+        difference = _compare(*step, *_step(program.module(), inputs))
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.export.save(program, path)
-    folder = _copy_beside(model, path, source, tokenizer)
-    if folder is not None:
-        notes.append(f"configuration in {folder}/: after training with --save {folder}/model.safetensors it is a model to load")
-    tensors = _example.tensors_of(inputs)
-    sizes = {dim: tensors[name].shape[axis] for name, of in dims.items() for axis, dim in of.items()}
+    notes += _copy_beside(model, path, source, tokenizer)
+    sizes = {dim: tensors_of(inputs)[name].shape[axis] for name, of in dims.items() for axis, dim in of.items()}
     flags = [f" --{dim} {size}" if dim in ("batch", "seq") else f" --dim {dim}={size}" for dim, size in sizes.items()]
     return Exported(path, program, dims, difference, notes, f"thunderc train {path}{''.join(flags)} -o {path.stem}-train/")

@@ -10,10 +10,6 @@ import torch
 
 from thunderc._export import ExportError, export
 
-# What the ends of Hugging Face's class names say of labels: one for each token, one for each row.
-_BY_TOKEN = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForTokenClassification", "ForConditionalGeneration", "ForPreTraining")
-_BY_ROW = ("ForSequenceClassification", "ForImageClassification")
-
 
 def example_of(model: Any, batch: int, seq: int, logits: bool) -> dict[str, torch.Tensor]:
     """Inputs of the model's kind, with labels where it has a loss of its own."""
@@ -25,11 +21,13 @@ def example_of(model: Any, batch: int, seq: int, logits: bool) -> dict[str, torc
         out = {main: torch.randn(batch, config.num_channels, *(size if isinstance(size, (list, tuple)) else (size, size)))}
     else:
         raise ExportError(f"what {kind} takes as {main} is not known here\nhelp: call thunderc.export in Python, which takes any inputs")
-    if not logits and kind.endswith(_BY_TOKEN) and main == "input_ids":
-        classes = config.num_labels if kind.endswith("TokenClassification") else config.get_text_config().vocab_size
-        out["labels"] = torch.randint(0, classes, (batch, seq))
-    elif not logits and kind.endswith(_BY_ROW):
-        out["labels"] = torch.randint(0, config.num_labels, (batch,))
+    # What the ends of Hugging Face's class names say of labels: one for each row, one for each token.
+    by_row = kind.endswith(("ForSequenceClassification", "ForImageClassification"))
+    by_token = main == "input_ids" and kind.endswith(("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForTokenClassification",
+                                                      "ForConditionalGeneration", "ForPreTraining"))
+    if not logits and (by_row or by_token):
+        classes = config.num_labels if kind.endswith("Classification") else config.get_text_config().vocab_size
+        out["labels"] = torch.randint(0, classes, (batch,) if by_row else (batch, seq))
     return out
 
 
@@ -46,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, default in (("batch", 2), ("seq", 16)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"size of the example (default: {default})")
     given = parser.parse_args(arguments)
-    if not (given.folder / "config.json").is_file():
+    if not (given.folder / "config.json").is_file():  # transformers would look for it on the network
         parser.error(f"{given.folder} has no config.json")
     try:
         architecture = next(iter(transformers.AutoConfig.from_pretrained(given.folder).architectures or []), "")
@@ -59,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ExportError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    said = [*(f"note: {note}" for note in made.notes), f"{made.path}: results and gradients are the model's, to {made.difference:.1e}"]
-    print("\n".join([*said, f"next: {made.command}"]))
+    print(*(f"note: {note}" for note in made.notes), f"{made.path}: results and gradients are the model's, to {made.difference:.1e}",
+          f"next: {made.command}", sep="\n")
     return 0
 
 

@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import thunderc
-from thunderc import _example, _weights
+from thunderc import _check, _export
 
 THUNDERC = os.environ.get("THUNDERC", "thunderc")
 
@@ -241,9 +241,9 @@ class Package(unittest.TestCase):
 
     def test_names_through_a_wrapper(self):
         own = ["first.weight", "last.weight"]
-        self.assertEqual(_weights.names_in(own, ["model.first.weight"]), {"model.first.weight": "first.weight"})
-        self.assertEqual(_weights.names_in(["model.first.weight"], ["first.weight"]), {"first.weight": "model.first.weight"})
-        self.assertEqual(_weights.names_in(own, own), {name: name for name in own})
+        self.assertEqual(_check.names_in(own, ["model.first.weight"]), {"model.first.weight": "first.weight"})
+        self.assertEqual(_check.names_in(["model.first.weight"], ["first.weight"]), {"first.weight": "model.first.weight"})
+        self.assertEqual(_check.names_in(own, own), {name: name for name in own})
 
     def test_weights_come_back(self):
         model, other = Words(), Words()
@@ -254,9 +254,9 @@ class Package(unittest.TestCase):
             thunderc.load(Small(), self.at / "weights.safetensors")
 
     def test_inputs_get_names(self):
-        self.assertEqual(list(_example.by_name(Small(), torch.zeros(1), None)[0]), ["x"])
+        self.assertEqual(list(_export.by_name(Small(), torch.zeros(1), None)[0]), ["x"])
         with self.assertRaisesRegex(TypeError, "2 example inputs are given; forward\\(\\) takes x"):
-            _example.by_name(Small(), (torch.zeros(1), torch.zeros(1)), None)
+            _export.by_name(Small(), (torch.zeros(1), torch.zeros(1)), None)
 
     def test_inputs_and_results_within_others(self):
         model = Nested()
