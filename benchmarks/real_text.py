@@ -3,13 +3,15 @@
 """A Llama of 15M parameters on real text, by a program of thunderc and by PyTorch, side by side, with several seeds.
 
   python benchmarks/real_text.py DIR [--text FOLDER...] [--steps 300] [--seeds 3] [--thunderc build/thunderc] [--onednn PREFIX]
+  python benchmarks/real_text.py DIR --rates 4      how quick both are, in turns of 20 steps, on a machine that does nothing else
 
 Text is what the folders hold (documentation and Python sources of a Debian by default), 24 MB of it, from which a byte-level BPE of
 16,384 tokens is trained and which `thunderc data pack` packs; the last of it is never trained on. Each seed begins with weights of
 transformers, the same for both, and each side has an order of its own for the data, so that losses are independent of one another but
 for these weights: the final validation losses are compared as means of the seeds, with the standard error of their difference. Runs are
-in turns, on --threads threads. Leaves DIR/report.html (curves of all runs), DIR/results.json and prints a table. Needs torch,
-transformers, tokenizers, safetensors and onnxscript."""
+in turns, on --threads threads. Leaves DIR/report.html (curves of all runs), DIR/results.json and prints a table. With --rates
+nothing is judged but the time of a step: the median of each turn without its first steps. Needs torch, transformers, tokenizers,
+safetensors and onnxscript."""
 import argparse, gzip, json, math, os, random, statistics, subprocess, sys, time
 
 B, T, VOCABULARY, VALID = 4, 128, 16384, 128  # rows a step, tokens a row; rows of validation
@@ -120,6 +122,40 @@ def train_torch(seed, a, log):
                 out.flush()
 
 
+def run_thunderc(a, seed, log, *options):
+    call(os.path.join(a.dir, "out/build/train"), "--init", os.path.join(a.dir, f"init-{seed}.safetensors"), "--data",
+         os.path.join(a.dir, "train.bin"), "--steps", a.steps, "--seed", seed, "--lr", LR, "--warmup", WARMUP, "--schedule", "cosine",
+         "--beta1", BETAS[0], "--beta2", BETAS[1], "--eps", EPS, "--weight-decay", DECAY, "--grad-clip", CLIP, "--threads", a.threads,
+         "--log", log, "--quiet", *options)
+
+
+def run_torch(a, seed, name):
+    call(sys.executable, __file__, a.dir, "--torch-seed", seed, "--torch-log", name, "--steps", a.steps, "--every", a.every, "--threads",
+         a.threads)
+
+
+def write_weights(a, seed):
+    from safetensors.torch import save_file
+    path = os.path.join(a.dir, f"init-{seed}.safetensors")
+    save_file({k: v.contiguous() for k, v in build_model(seed).state_dict().items()}, path)
+
+
+def measure_rates(a):
+    a.steps, a.every = 20, 20
+    write_weights(a, 1)
+    turns = {"thunderc": [], "torch": []}
+    for turn in range(a.rates):
+        run_thunderc(a, 1, os.path.join(a.dir, "rates-thunderc.jsonl"))
+        run_torch(a, 1, "rates-torch.jsonl")
+        for side, of in turns.items():
+            lines = [json.loads(line) for line in open(os.path.join(a.dir, f"rates-{side}.jsonl"))]
+            of.append(statistics.median([x["step_ms"] for x in lines if "step_ms" in x][5:]))
+        print(f"turn {turn + 1}: " + ", ".join(f"{side} {of[-1]:.0f} ms" for side, of in turns.items()), flush=True)
+    for side, of in turns.items():
+        print(f"| {side} | {B * T / statistics.median(of) * 1e3:.0f} tokens/s | {statistics.median(of):.0f} ms ({min(of):.0f} to {max(of):.0f}) |")
+    print(f"PyTorch takes {statistics.median(turns['torch']) / statistics.median(turns['thunderc']):.2f} times as long")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("dir"); p.add_argument("--text", nargs="+", default=["/usr/share/doc", "/usr/lib/python3", "/usr/lib/python3.11"])
@@ -127,14 +163,14 @@ def main():
     p.add_argument("--every", type=int, default=100); p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--threads", type=int, default=2); p.add_argument("--thunderc", default="build/thunderc")
     p.add_argument("--onednn"); p.add_argument("--torch-seed", type=int)
+    p.add_argument("--torch-log"); p.add_argument("--rates", type=int, default=0)
     a = p.parse_args()
     at = lambda name: os.path.join(a.dir, name)
     if a.torch_seed:  # a process of its own, as the program is
-        return train_torch(a.torch_seed, a, at(f"torch-{a.torch_seed}.jsonl"))
+        return train_torch(a.torch_seed, a, at(a.torch_log))
     os.makedirs(a.dir, exist_ok=True)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # PyTorch's threads do not spin where other work has the cores
     import torch
-    from safetensors.torch import save_file
     if not os.path.exists(at("tokenizer.json")):
         gather(a.text, at("train.jsonl"), at("valid.jsonl"), a.megabytes)
         train_tokenizer(at("train.jsonl"), at("tokenizer.json"))
@@ -162,17 +198,16 @@ def main():
         print(call(a.thunderc, "train", at("llama.pt2"), "-o", at("out"), "--force"), end="")
         call("cmake", "-S", at("out"), "-B", at("out/build"), "-G", "Ninja", *([f"-DONEDNN_ROOT={a.onednn}"] if a.onednn else []))
         call("cmake", "--build", at("out/build"))
+    if a.rates:
+        return measure_rates(a)
     logs = {"thunderc": [], "torch": []}
     for seed in range(1, a.seeds + 1):
-        save_file({k: v.contiguous() for k, v in build_model(seed).state_dict().items()}, at(f"init-{seed}.safetensors"))
+        write_weights(a, seed)
+        for side, of in logs.items():
+            of.append(at(f"{side}-{seed}.jsonl"))
         # The batches of the evaluation are all of the validation's rows, in some order.
-        logs["thunderc"].append(at(f"thunderc-{seed}.jsonl"))
-        call(at("out/build/train"), "--init", at(f"init-{seed}.safetensors"), "--data", at("train.bin"), "--eval-data",
-             at("valid.bin"), "--eval-every", a.every, "--eval-batches", VALID // B, "--steps", a.steps, "--seed", seed, "--lr", LR,
-             "--warmup", WARMUP, "--schedule", "cosine", "--beta1", BETAS[0], "--beta2", BETAS[1], "--eps", EPS, "--weight-decay", DECAY,
-             "--grad-clip", CLIP, "--threads", a.threads, "--log", logs["thunderc"][-1], "--quiet")
-        logs["torch"].append(at(f"torch-{seed}.jsonl"))
-        call(sys.executable, __file__, a.dir, "--torch-seed", seed, "--steps", a.steps, "--every", a.every, "--threads", a.threads)
+        run_thunderc(a, seed, logs["thunderc"][-1], "--eval-data", at("valid.bin"), "--eval-every", a.every, "--eval-batches", VALID // B)
+        run_torch(a, seed, f"torch-{seed}.jsonl")
         print(f"seed {seed}: " + ", ".join(
             f"{side} {[line['eval_loss'] for line in map(json.loads, open(of[-1])) if 'eval_loss' in line][-1]:.4f}"
             for side, of in logs.items()), flush=True)

@@ -8,6 +8,8 @@
 #   tests/run.sh --full     with the long form of every sweep, all of it under sanitizers, and two million damaged models
 #   THUNDERC_BUILD=DIR      where to build; default: build in this repository. The sanitizers' build is DIR-sanitize
 #   THUNDERC_JOBS=N         how many jobs at once; default: one for each core
+#   THUNDERC_PYTHON=PATH    the Python of tests/python; default: one that is made in the build's folder, with torch by --full. Where
+#                           PyPI does not answer, or not within minutes, these tests are skipped
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=0 full=OFF
@@ -24,11 +26,35 @@ jobs=${THUNDERC_JOBS:-$(nproc)}
 build=${THUNDERC_BUILD:-build}
 scripts/install_dependencies.sh --tests
 
+# Packages of Python come while the build runs.
+python_of_tests=
+if [ -z "${THUNDERC_PYTHON:-}" ]; then
+    with_torch=() patience=180
+    [ "$full" = OFF ] || with_torch=(--torch) patience=1800
+    mkdir -p "$build"
+    timeout "$patience" scripts/make_python_environment.sh "$build/python" "${with_torch[@]}" >"$build/python.log" 2>&1 &
+    python_of_tests=$!
+fi
+
+# Tests are told of the Python that came meanwhile.
+choose_python() {  # PRESET FOLDER
+    [ -n "$python_of_tests" ] || return 0
+    if wait "$python_of_tests"; then
+        THUNDERC_PYTHON=$(cd "$build" && pwd)/python/bin/python
+        export THUNDERC_PYTHON
+        cmake --preset "$1" -B "$2" >/dev/null
+    else
+        echo "tests/python are skipped: $build/python could not be made ($(tail -n 1 "$build/python.log"))"
+    fi
+    python_of_tests=
+}
+
 run() {  # PRESET FOLDER
     local begin=$SECONDS
     echo "== $1: build"
     cmake --preset "$1" -B "$2" -DTHUNDERC_FULL="$full" -DTHUNDERC_TESTS_ONCE="$once" >/dev/null
     cmake --build "$2" -j "$jobs"
+    choose_python "$1" "$2"
     echo "== $1: tests, after $((SECONDS - begin)) s"
     # One more than there are cores: tests of ranks and of commands wait for a part of their time.
     ctest --test-dir "$2" -j $((jobs + 1)) --output-on-failure --no-tests=error
