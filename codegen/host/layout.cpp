@@ -148,9 +148,9 @@ const LayerStruct* ProgramLayout::struct_of(const Placement& place) const {
 const UsedNames& ProgramLayout::names_around() const {
     if (names_around_) return *names_around_;
     UsedNames& used = names_around_.emplace(
-        std::vector<std::string>{"stream", "scratch", "mode", "layer",   "w",         "g",         "saved", "arenas_",
-                                 "arenas", "at",      "B",    "T",       "copy",      "fill_zero", "range", "Range",
-                                 "offset", "layout",  "std",  "thunder", "WriteMode", "Activation"});
+        std::vector<std::string>{"stream",  "scratch", "mode",   "layer", "held",    "w",         "g",         "saved",
+                                 "arenas_", "arenas",  "at",     "B",     "T",       "copy",      "fill_zero", "range",
+                                 "Range",   "offset",  "layout", "std",   "thunder", "WriteMode", "Activation"});
     for (const Symbol& s : symbols_.all()) used.add(s.name);
     // A value must not hide a function that the statements call.
     for (const Function& f : module_->functions) {

@@ -106,6 +106,36 @@ std::string FunctionPrinter::layer_tensor(const Frame& frame, Value family, cons
     return member_expression(frame, family, layer);
 }
 
+namespace {
+
+// Which operands of a loop are matrices that products read as they are in each iteration, and nothing else does: as a
+// recurrent layer's weights, which each time step multiplies few rows with.
+std::vector<std::size_t> held_operands(const Function& body, const Op& loop) {
+    constexpr std::int64_t often = 4;  // a copy in another order costs as much as a few products
+    std::vector<std::size_t> held;
+    if (loop_count(loop) < often) return held;
+    for (std::size_t k = loop_carried(loop) + loop_per_layer(loop); k < loop.operands.size(); ++k) {
+        const Value argument = body.arguments[k];
+        if (!argument || !body.type(argument).is_tensor() || body.type(argument).rank() != 2) continue;
+        bool products = false, others = false;
+        for (const Op& op : body.ops) {
+            for (std::size_t o = 0; o < op.operands.size(); ++o) {
+                if (op.operands[o] != argument) continue;
+                const OpDef& def = op_def(op.name);
+                const std::vector<CallField> fields = def.call ? def.call(op, body).fields : std::vector<CallField>{};
+                const bool reads = std::any_of(fields.begin(), fields.end(), [&](const CallField& f) {
+                    return f.kind == CallField::Kind::operand && f.index == o && (f.name == "b" || f.name == "weight");
+                });
+                (reads ? products : others) = true;
+            }
+        }
+        if (products && !others) held.push_back(k);
+    }
+    return held;
+}
+
+}  // namespace
+
 void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) const {
     const Function& body = callee(layout_.module(), op);
     const bool reverse = loop_reversed(op);
@@ -117,6 +147,14 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
     const std::vector<std::string>& slots_of = slot_names(frame.f, op);
     if (body.is_loop_body() && !begins_ahead(frame.f, op))
         ahead_of_loop(out, {body, layout_.names(body), frame.entry, {}, &op, &frame});
+    std::string held;
+    for (const std::size_t k : held_operands(body, op))
+        held += (held.empty() ? "" : ", ") + expression(frame, op.operands[k]);
+    if (!held.empty()) {
+        out.open("{");
+        out.comment("the products of all iterations read the same matrix");
+        out.line(fmt::format("const HeldMatrices held({{{}}}, stream);", held));
+    }
     if (reverse)
         out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", layers));
     else
@@ -142,6 +180,7 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
         out.line(fmt::format("{}({});", identifier(body.name), block_arguments(frame, op, body, arguments, results)));
     }
     out.close();
+    if (!held.empty()) out.close();
     out.blank();
 }
 

@@ -10,7 +10,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "device/types.h"
 
@@ -176,15 +178,49 @@ class Stream {
     ProviderCache* convolutions() { return convolutions_; }
     void keep_convolutions(ProviderCache* cache) { convolutions_ = cache; }
 
+    // Matrices that stay as they are for a while (HeldMatrices). Which time of being held this one is in, counted from
+    // 1 for all of them; 0: it may change.
+    std::uint64_t held(const void* matrix) const {
+        for (const Held& h : held_)
+            if (h.matrix == matrix) return h.time;
+        return 0;
+    }
+    void hold(const void* matrix) { held_.push_back({matrix, ++times_held_}); }
+    void release(std::size_t last) { held_.resize(held_.size() - last); }
+
     Native* native() const { return native_; }
 
   private:
+    struct Held {
+        const void* matrix;
+        std::uint64_t time;
+    };
+
     std::byte* grow(Memory& memory, std::size_t bytes);
 
     Device& device_;
     Memory workspace_, provider_scratch_;
     ProviderCache *products_ = nullptr, *convolutions_ = nullptr;
+    std::vector<Held> held_;
+    std::uint64_t times_held_ = 0;
     Native* native_ = nullptr;
+};
+
+// While it lives nothing is written to these matrices: products that read them again and again, as in a loop over time
+// steps, may keep them in an order of their own.
+class HeldMatrices {
+  public:
+    HeldMatrices(std::initializer_list<const void*> matrices, Stream& stream)
+        : stream_(stream), count_(matrices.size()) {
+        for (const void* matrix : matrices) stream_.hold(matrix);
+    }
+    ~HeldMatrices() { stream_.release(count_); }
+    HeldMatrices(const HeldMatrices&) = delete;
+    HeldMatrices& operator=(const HeldMatrices&) = delete;
+
+  private:
+    Stream& stream_;
+    std::size_t count_;
 };
 
 // A part of a step that is issued in the same way each time. On a CPU issuing it is doing it. On a GPU the second time

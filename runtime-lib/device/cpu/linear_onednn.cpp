@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -60,12 +61,13 @@ unsigned in_key(const InputOrOutput& t) {
     return t ? static_cast<unsigned>(t.dtype) & 3U : 0U;
 }
 
-Key key_of(const Product& p) {
+// With `packed` of a product whose b is in the library's order.
+Key key_of(const Product& p, bool packed) {
     return {{p.batch, p.m, p.n, p.k, p.ld_a, p.ld_b, p.ld_c, p.residual ? p.ld_residual : 0, p.stride_a, p.stride_b,
              p.stride_c},
             (p.transpose_a ? 1U : 0U) | (p.transpose_b ? 2U : 0U) | (p.accumulate ? 4U : 0U) | (p.bias ? 8U : 0U) |
                 (p.residual ? 16U : 0U) | static_cast<unsigned>(p.activation) << 8U | in_key(p.a) << 16U |
-                in_key(p.c) << 18U | in_key(p.bias) << 20U | in_key(p.residual) << 22U};
+                in_key(p.c) << 18U | in_key(p.bias) << 20U | in_key(p.residual) << 22U | (packed ? 1U << 24U : 0U)};
 }
 
 // What a thread gives a primitive; where the tensors lie is said at each call.
@@ -78,6 +80,10 @@ struct Arguments {
 struct Compiled {
     Primitive primitive{};  // null: not to be used
     Layout a{}, b{}, c{}, bias{}, residual{};
+    // Of a product that reads b in the library's own order: what brings it there, from the given one, into so much.
+    Primitive pack{};
+    Layout given_b{};
+    std::size_t packed_bytes = 0;
     const_dnnl_memory_desc_t scratchpad = nullptr;  // the primitive's own
     std::size_t scratchpad_bytes = 0;
     int residual_argument = 0;
@@ -88,6 +94,7 @@ struct Compiled {
 struct Part {
     const Compiled* compiled = nullptr;
     std::int64_t a = 0, b = 0, c = 0, bias = 0, residual = 0;
+    std::size_t packed = 0;  // where b begins in its packed form, in bytes
 };
 
 // A product as it is executed.
@@ -96,6 +103,18 @@ struct Plan {
     std::vector<Part> parts{};   // of the first tile, of the second ...
     std::int64_t tiles = 0;      // 0: refused
     std::size_t scratchpad = 0;  // bytes for each thread
+    std::size_t packed = 0;      // bytes of b in the library's order; 0: b is read where it lies
+};
+
+// A held matrix in the order of one product's primitives.
+struct alignas(64) Line {
+    std::byte bytes[64];
+};
+struct Packed {
+    std::uint64_t time = 0;  // of being held, in which it was packed
+    std::vector<Line> lines{};
+
+    std::byte* data() { return reinterpret_cast<std::byte*>(lines.data()); }
 };
 
 struct Cache : ProviderCache {
@@ -103,6 +122,7 @@ struct Cache : ProviderCache {
     std::vector<Queue> queues{};  // one for each thread
     std::unordered_map<Key, Compiled, Hash> compiled{};
     std::unordered_map<Key, Plan, Hash> plans{};
+    std::map<std::pair<const void*, const Plan*>, Packed> packed{};
 
     Cache() { check(dnnl_engine_create(engine.out(), dnnl_cpu, 0), "start"); }
 };
@@ -147,7 +167,23 @@ void provide_arguments(Compiled& compiled, int threads, const Cache& cache) {
     }
 }
 
-Compiled compile(const Product& p, const Cache& cache) {
+// What brings b from the order in which it is given to the one that the product asks for.
+void compile_pack(Compiled& compiled, Layout given, const_dnnl_memory_desc_t wanted, const Cache& cache) {
+    constexpr const char* describe = "describe how a matrix is packed";
+    if (dnnl_memory_desc_equal(given, wanted) != 0) {
+        compiled.b = std::move(given);
+        return;
+    }
+    Description description;
+    check(dnnl_reorder_primitive_desc_create(description.out(), given, cache.engine, wanted, cache.engine, nullptr),
+          describe);
+    check(dnnl_primitive_create(compiled.pack.out(), description), describe);
+    check(dnnl_memory_desc_clone(compiled.b.out(), wanted), describe);
+    compiled.packed_bytes = (dnnl_memory_desc_get_size(wanted) + 63) / 64 * 64;
+    compiled.given_b = std::move(given);
+}
+
+Compiled compile(const Product& p, bool packed, const Cache& cache) {
     Compiled compiled;
     if (!exact(p.activation)) return compiled;
     // Strides are those of the whole matrix for its tiles too, also for one of a single row or column, where nothing is
@@ -177,7 +213,13 @@ Compiled compile(const Product& p, const Cache& cache) {
     check(dnnl_primitive_attr_set_post_ops(attributes, after), describe);
     check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), describe);
     Description description;
-    if (dnnl_matmul_primitive_desc_create(description.out(), cache.engine, a, b, bias, c, attributes) != dnnl_success)
+    Layout any;
+    if (packed) {
+        const std::int64_t sizes[] = {p.k, p.n};
+        check(dnnl_memory_desc_create_with_tag(any.out(), 2, sizes, type_of(p.b), dnnl_format_tag_any), describe);
+    }
+    if (dnnl_matmul_primitive_desc_create(description.out(), cache.engine, a, packed ? any : b, bias, c, attributes) !=
+        dnnl_success)
         return compiled;
     const char* implementation = nullptr;
     check(dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, static_cast<void*>(&implementation)),
@@ -193,17 +235,20 @@ Compiled compile(const Product& p, const Cache& cache) {
     compiled.scratchpad_bytes = dnnl_memory_desc_get_size(compiled.scratchpad);
     compiled.residual_argument = DNNL_ARG_ATTR_MULTIPLE_POST_OP(residual_at) | DNNL_ARG_SRC_1;
     compiled.a = std::move(a);
-    compiled.b = std::move(b);
+    if (packed)
+        compile_pack(compiled, std::move(b), dnnl_primitive_desc_query_md(own, dnnl_query_weights_md, 0), cache);
+    else
+        compiled.b = std::move(b);
     compiled.c = std::move(c);
     compiled.bias = std::move(bias);
     compiled.residual = std::move(residual);
     return compiled;
 }
 
-Compiled& compiled_for(const Product& product, Cache& cache) {
-    const Key key = key_of(product);
+Compiled& compiled_for(const Product& product, bool packed, Cache& cache) {
+    const Key key = key_of(product, packed);
     auto found = cache.compiled.find(key);
-    if (found == cache.compiled.end()) found = cache.compiled.emplace(key, compile(product, cache)).first;
+    if (found == cache.compiled.end()) found = cache.compiled.emplace(key, compile(product, packed, cache)).first;
     return found->second;
 }
 
@@ -222,7 +267,7 @@ struct Tiles {
     std::int64_t batch, rows, columns;
 };
 
-Tiles tiles_of(const Product& p, int threads) {
+Tiles tiles_of(const Product& p, int threads, bool packed) {
     Tiles tiles{p.batch, p.m, p.n};
     const double operations = 2.0 * static_cast<double>(p.batch) * static_cast<double>(p.m) * static_cast<double>(p.n) *
                               static_cast<double>(p.k);
@@ -230,7 +275,8 @@ Tiles tiles_of(const Product& p, int threads) {
     // cost what is read for more than one of them.
     const double wanted_by_work =
         std::max(std::min(1.0 * threads, operations / 1.5e6), std::min(4.0 * threads, operations / 6e6));
-    const auto wanted = static_cast<std::int64_t>(wanted_by_work);
+    auto wanted = static_cast<std::int64_t>(wanted_by_work);
+    if (packed) wanted = std::min<std::int64_t>(wanted, 2 * threads);  // few rows are read anew for each tile
     if (threads == 1 || wanted < 2) return tiles;
     tiles.batch = parts_of(p.batch, std::min(p.batch, wanted));
     // Where the library has AVX2 alone it copies operands into panels, but not for a small c: its loops without copies
@@ -264,11 +310,12 @@ std::int64_t piece_of_sum(const Product& p) {
     return parts_of(parts_of(p.k, parts_of(p.k, piece)), 64) * 64;
 }
 
-// The product in tiles, and each tile's sum in pieces; without tiles where the library refuses one of them.
-Plan plan_of(const Product& p, int threads, Cache& cache) {
+// The product in tiles, and each tile's sum in pieces; without tiles where the library refuses one of them. In the
+// library's order a long walk down b is no slower than a short one.
+Plan plan_of(const Product& p, int threads, bool packed, Cache& cache) {
     Plan plan{.threads = threads};
-    const Tiles tiles = tiles_of(p, threads);
-    const std::int64_t piece = piece_of_sum(p);
+    const Tiles tiles = tiles_of(p, threads, packed);
+    const std::int64_t piece = packed ? std::max<std::int64_t>(p.k, 1) : piece_of_sum(p);
     for (std::int64_t b = 0; b < p.batch; b += tiles.batch) {
         for (std::int64_t i = 0; i < p.m; i += tiles.rows) {
             for (std::int64_t j = 0; j < p.n; j += tiles.columns) {
@@ -282,7 +329,7 @@ Plan plan_of(const Product& p, int threads, Cache& cache) {
                         of_part.bias = of_part.residual = {};
                         of_part.accumulate = true;
                     }
-                    Compiled& compiled = compiled_for(of_part, cache);
+                    Compiled& compiled = compiled_for(of_part, packed, cache);
                     if (compiled.primitive == nullptr) return {.threads = threads};
                     provide_arguments(compiled, threads, cache);
                     plan.scratchpad = std::max(plan.scratchpad, (compiled.scratchpad_bytes + 63) / 64 * 64);
@@ -291,7 +338,9 @@ Plan plan_of(const Product& p, int threads, Cache& cache) {
                                           .b = b * p.stride_b + (p.transpose_b ? j * p.ld_b + k : j + k * p.ld_b),
                                           .c = b * p.stride_c + i * p.ld_c + j,
                                           .bias = j,
-                                          .residual = i * p.ld_residual + j});
+                                          .residual = i * p.ld_residual + j,
+                                          .packed = plan.packed});
+                    plan.packed += compiled.packed_bytes;
                 }
                 ++plan.tiles;
             }
@@ -301,8 +350,8 @@ Plan plan_of(const Product& p, int threads, Cache& cache) {
 }
 
 // In a piece of a loop, where nothing may be thrown: what went wrong is for who shares it to say.
-dnnl_status_t execute(const Part& part, const Product& call, std::size_t thread, std::byte* scratchpad,
-                      dnnl_stream_t queue) noexcept {
+dnnl_status_t execute(const Part& part, const Product& call, const std::byte* packed, std::size_t thread,
+                      std::byte* scratchpad, dnnl_stream_t queue) noexcept {
     const Compiled& compiled = *part.compiled;
     const Arguments& own = compiled.of_thread[thread];
     dnnl_status_t status = dnnl_success;
@@ -310,13 +359,37 @@ dnnl_status_t execute(const Part& part, const Product& call, std::size_t thread,
         if (status == dnnl_success) status = dnnl_memory_set_data_handle(tensor, const_cast<void*>(data));
     };
     set(own.a, advanced(call.a, part.a).data);
-    set(own.b, advanced(call.b, part.b).data);
+    set(own.b, compiled.pack != nullptr ? packed + part.packed : advanced(call.b, part.b).data);
     set(own.c, advanced(call.c, part.c).data);
     if (compiled.bias != nullptr) set(own.bias, advanced(call.bias, part.bias).data);
     if (compiled.residual != nullptr) set(own.residual, advanced(call.residual, part.residual).data);
     if (compiled.scratchpad_bytes > 0) set(own.scratchpad, scratchpad);
     if (status != dnnl_success) return status;
     return dnnl_primitive_execute(compiled.primitive, queue, own.count, own.list.data());
+}
+
+// A held matrix is worth packing where few rows read it: the library packs panels of it in each call otherwise, which
+// is as much work as the products of some hundred rows.
+constexpr std::int64_t few_rows = 128;
+
+// b in the order of the plan's primitives, as it is since it is held.
+const std::byte* packed_b(const Plan& plan, const Product& call, std::uint64_t time, Cache& cache) {
+    Packed& packed = cache.packed[{call.b.data, &plan}];
+    if (packed.time == time) return packed.data();
+    packed.time = time;
+    packed.lines.resize(plan.packed / sizeof(Line));
+    for (const Part& part : plan.parts) {
+        const Compiled& compiled = *part.compiled;
+        if (compiled.pack == nullptr) continue;
+        Tensor from, to;
+        check(dnnl_memory_create(from.out(), compiled.given_b, cache.engine,
+                                 const_cast<void*>(advanced(call.b, part.b).data)),
+              "read a matrix");
+        check(dnnl_memory_create(to.out(), compiled.b, cache.engine, packed.data() + part.packed), "pack a matrix");
+        const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+        check(dnnl_primitive_execute(compiled.pack, cache.queues.front(), 2, arguments), "pack a matrix");
+    }
+    return packed.data();
 }
 
 }  // namespace
@@ -342,8 +415,12 @@ bool product(const Product& call, Stream& stream) {
     if (stream.products() == nullptr) stream.keep_products(new Cache);
     auto& cache = static_cast<Cache&>(*stream.products());
     const int threads = stream.threads();  // which memory is taken for
-    Plan& plan = cache.plans[key_of(call)];
-    if (plan.threads != threads) plan = plan_of(call, threads, cache);
+    const std::uint64_t held = call.batch == 1 && call.m <= few_rows ? stream.held(call.b.data) : 0;
+    Plan& plan = cache.plans[key_of(call, held != 0)];
+    if (plan.threads != threads) {
+        plan = plan_of(call, threads, held != 0, cache);
+        cache.packed.clear();
+    }
     if (plan.tiles == 0) {
         const bool plain = !call.bias && !call.residual && call.activation == Activation::none;
         return plain && reference::product(call, stream);
@@ -352,13 +429,14 @@ bool product(const Product& call, Stream& stream) {
         check(dnnl_stream_create(cache.queues.emplace_back().out(), cache.engine, dnnl_stream_default_flags), "start");
     std::byte* scratchpads =
         plan.scratchpad == 0 ? nullptr : stream.provider_scratch(plan.scratchpad * static_cast<std::size_t>(threads));
+    const std::byte* packed = plan.packed == 0 ? nullptr : packed_b(plan, call, held, cache);
     const std::size_t parts = plan.parts.size() / static_cast<std::size_t>(plan.tiles);
     std::atomic<dnnl_status_t> failure = dnnl_success;  // the first
     share_pieces(plan.tiles, threads, [&](std::int64_t tile, int thread) {
         const auto me = static_cast<std::size_t>(thread);
         for (std::size_t k = 0; k < parts; ++k) {
-            const dnnl_status_t status = execute(plan.parts[static_cast<std::size_t>(tile) * parts + k], call, me,
-                                                 scratchpads + me * plan.scratchpad, cache.queues[me]);
+            const dnnl_status_t status = execute(plan.parts[static_cast<std::size_t>(tile) * parts + k], call, packed,
+                                                 me, scratchpads + me * plan.scratchpad, cache.queues[me]);
             dnnl_status_t before = dnnl_success;
             if (status != dnnl_success) failure.compare_exchange_strong(before, status, std::memory_order_relaxed);
         }

@@ -251,6 +251,59 @@ TEST(Matmul, EveryOrientationBatchedAndBroadcast) {
     }
 }
 
+// A matrix that is held may be read in an order that the library made of it. That is made anew when it is held anew,
+// for each matrix of one shape, and for each product; many rows read it where it lies.
+TEST(HeldMatrices, AreReadAsTheyAreSinceTheyAreHeld) {
+    struct Case {
+        std::int64_t m, n, k;
+        bool transposed;
+    };
+    const Case cases[] = {{1, 17, 5, false},   {1, 64, 300, true},   {16, 512, 96, true}, {16, 96, 1300, false},
+                          {19, 35, 23, true},  {128, 96, 64, false}, {129, 96, 64, true}, {33, 1000, 1, false},
+                          {7, 130, 700, true}, {40, 128, 96, false}};
+    unsigned seed = 5000;
+    for (const int threads : {1, 2, 3}) {
+        Device device(threads);
+        Stream stream(device);
+        for (const Case& s : cases) {
+            std::vector<float> first = random(s.k * s.n, ++seed), second = random(s.k * s.n, ++seed);
+            const auto expect = [&](const std::vector<float>& b, const char* what) {
+                const std::vector<float> a = random(s.m * s.k, ++seed);
+                std::vector<float> c(static_cast<std::size_t>(s.m * s.n));
+                matmul({.c = c.data(),
+                        .a = a.data(),
+                        .b = b.data(),
+                        .transpose_b = s.transposed,
+                        .m = s.m,
+                        .n = s.n,
+                        .k = s.k},
+                       stream);
+                std::vector<double> expected(c.size());
+                for (std::int64_t i = 0; i < s.m; ++i)
+                    for (std::int64_t p = 0; p < s.k; ++p)
+                        for (std::int64_t j = 0; j < s.n; ++j)
+                            expected[static_cast<std::size_t>(i * s.n + j)] +=
+                                static_cast<double>(a[static_cast<std::size_t>(i * s.k + p)]) *
+                                static_cast<double>(
+                                    b[static_cast<std::size_t>(s.transposed ? j * s.k + p : p * s.n + j)]);
+                expect_close(c, expected, tolerance(s.k), 2.0, what);
+            };
+            for (int round = 0; round < 2; ++round) {
+                {
+                    const HeldMatrices held({first.data(), second.data()}, stream);
+                    for (int step = 0; step < 2; ++step) {
+                        expect(first, "held");
+                        expect(second, "another one that is held");
+                    }
+                }
+                first = random(s.k * s.n, ++seed);
+                std::swap_ranges(second.begin(), second.end() - 1, second.begin() + 1);
+                expect(first, "changed, and no longer held");
+            }
+        }
+    }
+}
+
 // The plain loops are what a build without a library computes with: they are held to the same numbers.
 TEST(ReferenceProducts, AgreeWithTheProvider) {
     Device device(2);
