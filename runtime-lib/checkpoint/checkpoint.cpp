@@ -320,7 +320,7 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
         for (std::size_t k = 0; k < std::size(dtype_names); ++k)
             if (stored == dtype_stored_names[k]) progress.rounded_to = dtype_names[k];
     }
-    for (const HeldTensor& tensor : tensors) world.load(*file.find(tensor.as.name), tensor, stream);
+    for (const HeldTensor& tensor : tensors) world.load(file.find(tensor.as.name)->parts, tensor, stream);
     if (averaged && progress.ema_begun) average.go_on();
     return progress;
 }

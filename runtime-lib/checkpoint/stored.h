@@ -20,12 +20,7 @@ namespace thunder {
 
 class StoredCheckpoint {
   public:
-    // Elements [first, first + count) of a tensor, flattened, which are all of `tensor` of `file`.
-    struct Part {
-        const SafetensorsFile* file;
-        const StoredTensor* tensor;
-        std::int64_t first, count;
-    };
+    using Part = TensorPart;
     struct Tensor {
         std::string name, dtype;
         std::vector<std::int64_t> shape;

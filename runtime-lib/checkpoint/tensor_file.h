@@ -47,4 +47,11 @@ class TensorFile {
     std::vector<StoredTensor> tensors_;
 };
 
+// Elements [first, first + count) of a tensor, flattened, which are all of `tensor` of `file`.
+struct TensorPart {
+    const TensorFile* file;
+    const StoredTensor* tensor;
+    std::int64_t first, count;
+};
+
 }  // namespace thunder

@@ -255,9 +255,15 @@ std::uint64_t TokenFile::fingerprint() const {
     return sum.value();
 }
 
-void TokenFile::verify() const {
+void TokenFile::verify(const std::function<void(std::size_t)>& read) const {
+    constexpr std::uint64_t ids_at_once = 1 << 24;
     Checksum sum;
-    sum.add(ids_, count_ * width_);
+    for (std::uint64_t first = 0; first < count_; first += ids_at_once) {
+        const std::uint64_t count = std::min(ids_at_once, count_ - first);
+        sum.add(ids_ + first * width_, count * width_);
+        release(first, count);
+        if (read) read(count * width_);
+    }
     if (sum.value() != checksum_)
         fail(cat(path(), " is damaged: its tokens are not what was written"), "copy it again, or pack it again");
     verify_sections();

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -95,8 +96,9 @@ class TokenFile {
     // Another file has another one: of all that was written, as the header and the last word tell it.
     std::uint64_t fingerprint() const;
 
-    // Reads the whole file; fails where its bytes are not those that were written.
-    void verify() const;
+    // Reads the whole file; fails where its bytes are not those that were written. `read` is told of bytes as they
+    // come.
+    void verify(const std::function<void(std::size_t)>& read = {}) const;
     // The same of what is behind the ids, which is little: that document_end() and trained() tell what was written.
     void verify_sections() const;
 

@@ -27,7 +27,7 @@ bool fits(const InputSpec& input, TokenRole role) {
     const std::size_t rank = input.shape.size();
     if (role == TokenRole::ones) return !is_narrow(input.dtype);
     if (role == TokenRole::positions) return integers && !input.shape.empty();
-    if (role == TokenRole::documents && input.dtype == DType::boolean)
+    if (role == TokenRole::documents && (input.dtype == DType::boolean || input.dtype == DType::f32))
         return input.batched && rank > 2 && input.shape[rank - 1] == input.shape[rank - 2];
     return integers && input.batched && rank == 2;
 }

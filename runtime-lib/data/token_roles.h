@@ -14,7 +14,7 @@ namespace thunder {
 
 // `documents`: to which document of its row each position belongs, 0, 1, 2 and so on; of an input of booleans
 // [batch, ..., positions, positions] whether the one position may look at the other, which is one of the same document
-// and not behind it.
+// and not behind it; of such an input of f32 what is added to scores for that: 0, or the lowest number.
 enum class TokenRole : std::uint8_t { tokens, next_tokens, ones, positions, documents };
 
 struct TokenRoles {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of packed tokens: windows that stand side by side, across documents or with their boundaries, or a document
-// each.
+// Samples of packed tokens: windows that stand side by side, across documents or with their boundaries, a document
+// each, or as many whole ones as fit.
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "data/corpus.h"
+#include "data/document_fit.h"
 #include "data/fingerprint.h"
 #include "data/samples.h"
 #include "data/token_file.h"
@@ -36,6 +37,13 @@ void store(std::byte* to, DType dtype, std::span<const std::int64_t> values) {
     }
 }
 
+// A mask that is added to scores: 0 where a position may look, else the lowest number, as PyTorch's masks have it.
+void store_added(std::byte* to, std::span<const std::int64_t> may_look) {
+    auto* out = reinterpret_cast<float*>(to);
+    for (std::size_t i = 0; i < may_look.size(); ++i)
+        out[i] = may_look[i] != 0 ? 0 : std::numeric_limits<float>::lowest();
+}
+
 class TokenSamples : public Samples {
   public:
     TokenSamples(const ProgramSpec& program, const Options& options, const DataSource& source)
@@ -56,10 +64,10 @@ class TokenSamples : public Samples {
             for (const ListedFile& file : listed_files_of(path)) add_file(file, shown_name(source, file.path), options);
         std::uint64_t samples = 0;
         for (const SampleFile& file : shown_) samples += file.samples;
-        if (samples == 0 && kept_ == Documents::one)
+        if (samples == 0 && (kept_ == Documents::one || kept_ == Documents::fit))
             fail(cat(name_, " has no document of ", skips_long_ ? cat("at most ", length + 1) : "two or more",
                      " tokens"),
-                 "pack more text, or leave --documents one away");
+                 cat("pack more text, or leave --documents ", name_of(kept_), " away"));
         if (samples == 0)
             fail(cat(name_, " holds ", count_text(tokens(), "token"), ", and one window takes ", length + 1),
                  "pack more text, or write the program with a smaller --seq");
@@ -78,8 +86,12 @@ class TokenSamples : public Samples {
                 input.bytes / size_of(input.dtype) / static_cast<std::size_t>(input.shape.front());
             values_.resize(count);
             give(input, roles_.of[i], static_cast<std::size_t>(row) * count, files_[file]);
-            store(batch.data() + input.offset + static_cast<std::size_t>(row) * count * size_of(input.dtype),
-                  input.dtype, values_);
+            std::byte* const to =
+                batch.data() + input.offset + static_cast<std::size_t>(row) * count * size_of(input.dtype);
+            if (roles_.of[i] == TokenRole::documents && input.dtype == DType::f32)
+                store_added(to, values_);
+            else
+                store(to, input.dtype, values_);
         }
     }
 
@@ -100,9 +112,11 @@ class TokenSamples : public Samples {
         for (const SampleFile& file : shown_) samples += file.samples;
         return cat(count_text(tokens(), "token"), " from ", name_,
                    files_.size() > 1 ? cat(" (", files_.size(), " files)") : "", ", ",
-                   kept_ == Documents::one ? cat(count_text(samples, "document"), " of up to ")
-                                           : cat(count_text(samples, "window"), " of "),
-                   roles_.length, kept_ == Documents::separate ? ", documents apart" : "");
+                   kept_ == Documents::one   ? cat(count_text(samples, "document"), " of up to ")
+                   : kept_ == Documents::fit ? cat(count_text(samples, "row"), " of whole documents of up to ")
+                                             : cat(count_text(samples, "window"), " of "),
+                   roles_.length, kept_ == Documents::separate ? ", documents apart" : "",
+                   kept_ == Documents::fit ? cat(", ", digits("%.1f", 100 * filled(samples)), "% filled") : "");
     }
 
     std::vector<std::string> notes() const override {
@@ -114,11 +128,16 @@ class TokenSamples : public Samples {
         if (skipped_ > 0)
             lines.push_back(
                 cat("note: ", count_text(skipped_, "document"), " of ", name_, " are longer than a row, and left out"));
-        if (kept_ == Documents::separate && !has_role(TokenRole::positions, true))
+        const std::uint64_t split = cut_documents();
+        if (split > 0)
+            lines.push_back(cat("note: ", count_text(split, "document"), " of ", name_, split == 1 ? " is" : " are",
+                                " longer than a row, and cut into several"));
+        const bool apart = kept_ == Documents::separate || kept_ == Documents::fit;
+        if (apart && !has_role(TokenRole::positions, true))
             lines.emplace_back(
                 "note: positions go on from document to document: the program has no input of positions for each "
                 "row (position_ids [batch, positions])");
-        if (kept_ == Documents::separate && !has_role(TokenRole::documents, true))
+        if (apart && !has_role(TokenRole::documents, true))
             lines.emplace_back(
                 "note: attention looks back into the documents before: the program has no input that keeps them "
                 "apart (--map INPUT=documents, of booleans [batch, 1, positions, positions], or of numbers of "
@@ -135,8 +154,8 @@ class TokenSamples : public Samples {
 
     // One row of a micro-batch, and the token behind it, as the file has them.
     struct Row {
-        std::uint64_t first = 0;  // in the file
-        std::size_t count = 0;    // tokens; what is behind them is padding
+        std::vector<DocumentFit::Part> parts;  // of the file
+        std::size_t count = 0;                 // tokens; what is behind them is padding
         std::vector<std::int64_t> ids, document, position;
         std::vector<std::uint8_t> trained;  // as labels
     };
@@ -147,6 +166,20 @@ class TokenSamples : public Samples {
         return false;
     }
 
+    std::uint64_t cut_documents() const {
+        std::uint64_t count = 0;
+        for (const DocumentFit& fit : fits_) count += fit.cut();
+        return count;
+    }
+
+    // The part of all rows that is no padding.
+    double filled(std::uint64_t rows) const {
+        std::uint64_t padding = 0;
+        for (const DocumentFit& fit : fits_) padding += fit.padding();
+        const auto places = static_cast<double>(rows * (roles_.length + 1));
+        return rows == 0 ? 0 : 1 - static_cast<double>(padding) / places;
+    }
+
     std::uint64_t tokens() const {
         std::uint64_t count = 0;
         for (const TokenFile& file : files_) count += file.count();
@@ -155,6 +188,10 @@ class TokenSamples : public Samples {
 
     void add_file(const ListedFile& given, const std::string& name, const Options& options) {
         const std::string& path = given.path;
+        if (const auto found = options.damaged_files.find(path); found != options.damaged_files.end()) {
+            damaged_.push_back(found->second);
+            return;
+        }
         // One that cannot be opened or mapped now may be whole: it is never left out.
         if (options.skip_damaged) static_cast<void>(MappedFile(path));
         try {
@@ -184,6 +221,8 @@ class TokenSamples : public Samples {
         SampleFile shown{.name = name, .size = file.count(), .samples = 0, .fingerprint = hex(file.fingerprint())};
         if (kept_ == Documents::one) {
             shown.samples = choose_documents(file);
+        } else if (kept_ == Documents::fit) {
+            shown.samples = fits_.emplace_back(file, roles_.length).rows();
         } else if (file.count() > 0) {
             // Windows stand side by side; each needs the token behind its last one, which the last position predicts.
             shown.samples = (file.count() - 1) / roles_.length;
@@ -237,41 +276,78 @@ class TokenSamples : public Samples {
              "train a program whose labels may be -100, as those that thunderc train adds");
     }
 
-    void read_row(std::size_t index, std::uint64_t sample) {
+    // Which tokens the row holds, as parts of the file.
+    void find_parts(std::size_t index, std::uint64_t sample) {
         const TokenFile& file = files_[index];
         const std::uint64_t length = roles_.length;
-        std::uint64_t document = 0;  // the first of the row
-        if (kept_ == Documents::one) {
-            const std::vector<std::uint32_t>& chosen = chosen_[index];
-            document = chosen.empty() ? sample : chosen[sample];
-            row_.first = document > 0 ? file.document_end(document - 1) : 0;
-            row_.count = std::min(file.document_end(document) - row_.first, length + 1);
-        } else {
-            row_.first = sample * length;
-            row_.count = length + 1;
-            if (kept_ == Documents::separate) document = file.document_of(row_.first);
-        }
-        file.read(row_.first, std::span(row_.ids).first(row_.count));
-        file.release(row_.first, row_.count);
-        if (++rows_read_ % rows_between_releases == 0) file.release_sections();
-        std::fill(row_.ids.begin() + static_cast<std::ptrdiff_t>(row_.count), row_.ids.end(), 0);
-        std::fill(row_.trained.begin(), row_.trained.end(), 1);
-        if (file.has_mask())
-            for (std::size_t i = 0; i < row_.count; ++i) row_.trained[i] = file.trained(row_.first + i) ? 1 : 0;
-        // Nobody predicts what is not there.
-        std::fill(row_.trained.begin() + static_cast<std::ptrdiff_t>(row_.count), row_.trained.end(), 0);
-        std::int64_t number = 0, position = 0;
-        std::uint64_t end = kept_ == Documents::separate ? file.document_end(document) : ~std::uint64_t{0};
-        for (std::size_t i = 0; i < row_.ids.size(); ++i, ++position) {
-            if (row_.first + i == end) {
-                row_.trained[i] = 0;  // the document before does not tell how this one begins
-                ++number;
-                position = 0;
-                if (++document < file.documents()) end = file.document_end(document);
+        row_.parts.resize(1);
+        DocumentFit::Part& whole = row_.parts.front();
+        switch (kept_) {
+            case Documents::one: {
+                const std::vector<std::uint32_t>& chosen = chosen_[index];
+                const std::uint64_t document = chosen.empty() ? sample : chosen[sample];
+                whole.first = document > 0 ? file.document_end(document - 1) : 0;
+                whole.count = std::min(file.document_end(document) - whole.first, length + 1);
+                break;
             }
-            row_.document[i] = number;
-            row_.position[i] = position;
+            case Documents::fit: fits_[index].read(file, sample, row_.parts); break;
+            default: whole = {sample * length, length + 1};
         }
+    }
+
+    void read_row(std::size_t index, std::uint64_t sample) {
+        const TokenFile& file = files_[index];
+        find_parts(index, sample);
+        row_.count = 0;
+        // Where positions begin anew, and what is there is nobody's label.
+        std::int64_t number = 0;
+        std::fill(row_.trained.begin(), row_.trained.end(), 1);
+        for (const DocumentFit::Part& part : row_.parts) {
+            file.read(part.first, std::span(row_.ids).subspan(row_.count, part.count));
+            file.release(part.first, part.count);
+            std::uint64_t document = 0, end = ~std::uint64_t{0};
+            if (kept_ == Documents::separate) {
+                document = file.document_of(part.first);
+                end = file.document_end(document);
+            }
+            std::int64_t position = 0;
+            for (std::size_t i = 0; i < part.count; ++i, ++position) {
+                const std::size_t at = row_.count + i;
+                if (file.has_mask()) row_.trained[at] = file.trained(part.first + i) ? 1 : 0;
+                if (part.first + i == end) {
+                    row_.trained[at] = 0;  // the document before does not tell how this one begins
+                    ++number;
+                    position = 0;
+                    if (++document < file.documents()) end = file.document_end(document);
+                }
+                row_.document[at] = number;
+                row_.position[at] = position;
+            }
+            if (row_.count > 0) row_.trained[row_.count] = 0;
+            row_.count += part.count;
+            if (&part != &row_.parts.back()) ++number;
+        }
+        if (++rows_read_ % rows_between_releases == 0) file.release_sections();
+        pad_row(number);
+    }
+
+    // Nobody predicts what is not there. Of rows of documents what is behind them is a document of its own.
+    void pad_row(std::int64_t number) {
+        for (std::size_t i = row_.count; i < row_.ids.size(); ++i) {
+            row_.ids[i] = row_.trained[i] = 0;
+            row_.document[i] = kept_ == Documents::fit ? number + 1 : number;
+            row_.position[i] =
+                kept_ == Documents::fit ? static_cast<std::int64_t>(i - row_.count) : row_.position[i - 1] + 1;
+        }
+    }
+
+    // Where the file has what stands at a place of the row.
+    std::uint64_t index_of(std::size_t place) const {
+        for (const DocumentFit::Part& part : row_.parts) {
+            if (place < part.count) return part.first + place;
+            place -= part.count;
+        }
+        return 0;  // padding, whose 0 is a token of each model
     }
 
     // What an input is fed of the row: values_, of which the first is element `element` of the input.
@@ -291,9 +367,9 @@ class TokenSamples : public Samples {
             case TokenRole::documents:
                 for (std::size_t i = 0; i < values_.size(); ++i) {
                     const std::size_t key = i % length, query = i / length % length;
-                    values_[i] = input.dtype != DType::boolean
-                                     ? row_.document[key]
-                                     : key <= query && row_.document[key] == row_.document[query];
+                    const bool is_mask = input.dtype == DType::boolean || input.dtype == DType::f32;
+                    values_[i] =
+                        !is_mask ? row_.document[key] : key <= query && row_.document[key] == row_.document[query];
                 }
                 break;
         }
@@ -306,7 +382,7 @@ class TokenSamples : public Samples {
             const std::int64_t value = row_.ids[i + shift];
             const IdRange ids = input.columns.empty() ? all : ids_at(input, static_cast<std::int64_t>(element + i));
             if (!ids.holds(value))
-                fail(cat(file.path(), ": token ", row_.first + i + shift, " is ", value, ", and ids of ", input.name,
+                fail(cat(file.path(), ": token ", index_of(i + shift), " is ", value, ", and ids of ", input.name,
                          " go from 0 to ", ids.entries - 1),
                      "the file is damaged: thunderc data inspect checks it");
             values_[i] = labels && row_.trained[i + shift] == 0 ? input.ignore_index : value;
@@ -321,6 +397,7 @@ class TokenSamples : public Samples {
     std::vector<TokenFile> files_;
     std::vector<SampleFile> shown_;                   // of each
     std::vector<std::vector<std::uint32_t>> chosen_;  // of each, where a row is a document; empty: all are
+    std::vector<DocumentFit> fits_;                   // of each, where rows are of whole documents
     std::vector<std::string> damaged_;                // files, and in what way
     std::uint64_t cut_ = 0, skipped_ = 0;             // documents
     std::uint64_t rows_read_ = 0;

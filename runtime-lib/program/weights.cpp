@@ -2,6 +2,7 @@
 #include "program/weights.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/torch_file.h"
@@ -107,16 +108,31 @@ void Weights::open_shards(const std::string& index) {
 
 void Weights::open_checkpoint() {
     const Manifest manifest = read_manifest(path_);
-    std::vector<std::set<std::string>> wanted(manifest.files.size());
+    for (const Manifest::File& file : manifest.files) files_.push_back(open_tensor_file(join_path(path_, file.name)));
     for (const Manifest::Tensor& tensor : manifest.tensors) {
-        if (tensor.name.starts_with("optimizer.")) continue;
-        if (tensor.parts.size() > 1)
-            fail(cat(path_, " has ", tensor.name, " in ", tensor.parts.size(), " parts, as ranks held it"),
-                 cat("put its parameters into one file first: thunderc ckpt convert ", path_,
-                     " -o weights.safetensors"));
-        for (const Manifest::Part& part : tensor.parts) wanted[part.file].insert(tensor.name);
+        if (tensor.name.starts_with("optimizer.") || tensor.parts.empty()) continue;
+        std::vector<TensorPart> parts;
+        for (const Manifest::Part& part : tensor.parts) {
+            const TensorFile& file = *files_[part.file];
+            const StoredTensor* stored = file.find(tensor.name);
+            if (stored == nullptr || stored->elements() != static_cast<std::size_t>(part.count))
+                fail(cat(file.path(), " has not the ", part.count, " elements of ", tensor.name,
+                         " that the checkpoint's manifest says"),
+                     "copy the checkpoint again, or take an earlier one");
+            parts.push_back({&file, stored, part.first, part.count});
+        }
+        if (parts.size() == 1) {
+            tensors_[tensor.name] = {parts[0].file, parts[0].tensor};
+        } else {
+            const StoredTensor& whole = in_parts_.emplace_back(tensor.name, tensor.dtype, tensor.shape);
+            tensors_[tensor.name] = {parts[0].file, &whole, std::move(parts)};
+        }
     }
-    for (std::size_t k = 0; k < wanted.size(); ++k) open(join_path(path_, manifest.files[k].name), &wanted[k]);
+}
+
+std::vector<TensorPart> Weights::Found::all_parts() const {
+    if (!parts.empty()) return parts;
+    return {{file, tensor, 0, static_cast<std::int64_t>(tensor->elements())}};
 }
 
 // ---- which tensor is which parameter
@@ -182,9 +198,22 @@ std::string describe(DType dtype, std::span<const std::int64_t> shape) {
     return cat(stored_name(dtype), " ", shape_text(shape));
 }
 
-bool same_bytes(const StoredTensor& a, const StoredTensor& b) {
-    return a.dtype == b.dtype && a.shape == b.shape &&
-           std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
+// However the two lie in parts.
+bool same_bytes(const Weights::Found& a, const Weights::Found& b) {
+    if (a.tensor->dtype != b.tensor->dtype || a.tensor->shape != b.tensor->shape) return false;
+    const std::vector<TensorPart> theirs = b.all_parts();
+    auto other = theirs.begin();
+    std::span<const std::byte> right = other->tensor->bytes;
+    for (const TensorPart& part : a.all_parts()) {
+        for (std::span<const std::byte> left = part.tensor->bytes; !left.empty();) {
+            while (right.empty()) right = (++other)->tensor->bytes;  // both have as many bytes
+            const std::size_t count = std::min(left.size(), right.size());
+            if (std::memcmp(left.data(), right.data(), count) != 0) return false;
+            left = left.subspan(count);
+            right = right.subspan(count);
+        }
+    }
+    return true;
 }
 
 }  // namespace
@@ -216,7 +245,7 @@ std::vector<Weights::Found> find_parameters(std::span<const ParameterSpec> param
             check_fits(path, *found->tensor, parameter.dtype, parameter.shape, cat("parameter ", parameter.name));
             if (first.tensor == nullptr) {
                 first = *found;
-            } else if (!same_bytes(*first.tensor, *found->tensor)) {
+            } else if (!same_bytes(first, *found)) {
                 fail(cat(path, ": ", first.tensor->name, " and ", found->tensor->name,
                          " differ, and in the program they are one parameter"),
                      "the file's model does not tie them; export that model, or remove one of the two from the file");

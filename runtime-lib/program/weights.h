@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -26,7 +27,10 @@ class Weights {
 
     struct Found {
         const TensorFile* file = nullptr;
-        const StoredTensor* tensor = nullptr;
+        const StoredTensor* tensor = nullptr;  // of one in parts what it is, without its bytes
+        std::vector<TensorPart> parts{};       // of a checkpoint that ranks wrote together; none: it lies in one piece
+
+        std::vector<TensorPart> all_parts() const;  // or the one piece
     };
 
     const std::string& path() const { return path_; }
@@ -43,6 +47,7 @@ class Weights {
 
     std::string path_;
     std::vector<std::unique_ptr<TensorFile>> files_;
+    std::deque<StoredTensor> in_parts_;
     std::map<std::string, Found> tensors_;  // by their names, without those of wrappers within
     std::string chosen_;
 };

@@ -118,8 +118,11 @@ struct Runner::State {
         read_constants(function.constants, options.program_folder, arenas.constants, stream);
         for (std::size_t i = 0; i < parameters.size(); ++i) {
             const ParameterSpec& parameter = function.parameters[i];
-            load_tensor(*parameters[i].file, *parameters[i].tensor, parameter.dtype,
-                        arenas.parameters + parameter.offset, stream);
+            for (const TensorPart& part : parameters[i].all_parts())
+                load_tensor(*part.file, *part.tensor, parameter.dtype,
+                            arenas.parameters + parameter.offset +
+                                static_cast<std::size_t>(part.first) * size_of(parameter.dtype),
+                            stream);
         }
         std::vector<std::byte> host(function.bytes.batch);
         for (std::size_t i = 0; i < inputs.size(); ++i)

@@ -215,7 +215,7 @@ std::string load_adapters(const ProgramSpec& program, const Options& options, co
     for (const StoredTensor& tensor : file.tensors()) {
         const ParameterSpec& parameter = *wanted.at(tensor.name);
         check_fits(path, tensor, parameter.dtype, parameter.shape, cat("parameter ", parameter.name));
-        world.load(file, tensor, {{"", parameter.dtype, {}}, &parameter, arena}, stream);
+        world.load(Weights::Found{&file, &tensor}.all_parts(), {{"", parameter.dtype, {}}, &parameter, arena}, stream);
     }
     return cat("adapters from ", folder);
 }

@@ -59,6 +59,7 @@ void check_data(const Options& o) {
                                                   {"--normalize", !o.normalize.empty()},
                                                   {"--flip", o.flip},
                                                   {"--data-errors", o.skip_damaged},
+                                                  {"--verify-data", o.verify_data},
                                                   {"--change-data", o.change_data}};
     for (const auto& [name, asked] : about)
         if (asked && !given)

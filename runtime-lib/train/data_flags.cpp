@@ -50,7 +50,10 @@ void set_normalize(Options& o, const std::string& value, const Place& place) {
 }
 
 constexpr std::pair<Options::Documents, std::string_view> documents_names[] = {
-    {Options::Documents::join, "join"}, {Options::Documents::separate, "separate"}, {Options::Documents::one, "one"}};
+    {Options::Documents::join, "join"},
+    {Options::Documents::separate, "separate"},
+    {Options::Documents::one, "one"},
+    {Options::Documents::fit, "fit"}};
 
 }  // namespace
 
@@ -86,7 +89,9 @@ void add_data_flags(std::vector<Flag>& flags) {
         text(&Options::data_schedule));
     add("documents", "HOW",
         "join: windows of tokens go on from document to document; separate: and no token is trained to follow another "
-        "document, positions and masks begin anew where inputs say them; one: a document a row, padded",
+        "document, positions and masks begin anew where inputs say them; one: a document a row, padded; fit: as many "
+        "whole documents a row as fit, kept "
+        "apart",
         [](Options& o, const std::string& value, const Place& place) {
             std::vector<std::pair<std::string, Options::Documents>> choices;
             for (const auto& [documents, name] : documents_names) choices.emplace_back(name, documents);
@@ -115,6 +120,10 @@ void add_data_flags(std::vector<Flag>& flags) {
             const std::pair<std::string, bool> choices[] = {{"refuse", false}, {"skip", true}};
             o.skip_damaged = choice<bool>(value, place, choices);
         });
+    add("verify-data", "",
+        "reads all of --data and --eval-data at the start, and holds packed tokens against their checksums; a damaged "
+        "file is what --data-errors says",
+        [](Options& o, const std::string&, const Place&) { o.verify_data = true; });
     add("map", "INPUT=ROLE",
         "how windows of tokens feed an input: tokens, next_tokens, ones, positions or documents; several are given by "
         "commas or "

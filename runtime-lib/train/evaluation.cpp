@@ -9,10 +9,7 @@
 
 namespace thunder {
 
-namespace {
-
-// Those of a run over the batches that are evaluated.
-Options options_of_batches(Options options) {
+Options options_of_evaluation(Options options) {
     options.data = options.eval_data;
     options.feed = options.eval_feed;
     options.data_schedule.clear();
@@ -21,8 +18,6 @@ Options options_of_batches(Options options) {
     options.seed = 0;  // the same batches, whatever the run's
     return options;
 }
-
-}  // namespace
 
 std::int64_t eval_every(const Options& options) {
     return options.eval_every > 0 ? options.eval_every : 100;
@@ -36,7 +31,7 @@ Evaluation::Evaluation(const ProgramSpec& program, const Options& options, const
     : program_(program),
       options_(options),
       cut_(cut),
-      source_(make_batch_source(program, options_of_batches(options), cut)) {
+      source_(make_batch_source(program, options_of_evaluation(options), cut)) {
     const std::int64_t held = source_->steps();
     if (held == 0)
         fail(cat(options.eval_data, " has no ", cut.global_rows(), " rows, which a batch of the evaluation takes"),

@@ -52,6 +52,9 @@ class Evaluation {
     std::int64_t batches_ = 0;
 };
 
+// Those of a run over the batches that are evaluated.
+Options options_of_evaluation(Options options);
+
 // Whether one is asked for; steps between two.
 bool evaluates(const Options& options);
 std::int64_t eval_every(const Options& options);

@@ -61,7 +61,10 @@ std::size_t rounded_frozen(const ProgramSpec& program, const std::vector<Weights
         const ParameterSpec& parameter = program.parameters[i];
         masters = masters || (parameter.trainable && parameter.dtype == DType::f32);
         const bool low = !parameter.trainable && is_narrow(parameter.dtype);
-        if (low && found[i].tensor != nullptr && has_more_than(parameter.dtype, *found[i].tensor)) ++count;
+        if (!low || found[i].tensor == nullptr) continue;
+        const std::vector<TensorPart> parts = found[i].all_parts();
+        count += std::any_of(parts.begin(), parts.end(),
+                             [&](const TensorPart& part) { return has_more_than(parameter.dtype, *part.tensor); });
     }
     return masters ? count : 0;
 }
@@ -276,7 +279,7 @@ std::vector<std::string> initialise_parameters(const ProgramSpec& program, const
     for (std::size_t i = 0; i < sources.size(); ++i) {
         const ParameterSpec& parameter = program.parameters[i];
         if (sources[i].tensor != nullptr)
-            world.load(*sources[i].file, *sources[i].tensor, {{"", parameter.dtype, {}}, &parameter, arena}, stream);
+            world.load(sources[i].all_parts(), {{"", parameter.dtype, {}}, &parameter, arena}, stream);
     }
     const std::string& part = weights.chosen();
     std::vector<std::string> lines{cat("parameters from ", path, part.empty() ? "" : cat(": ", part))};

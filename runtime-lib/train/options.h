@@ -43,13 +43,15 @@ struct Options {
     std::string feed;                                      // fixed batches in a safetensors file
     std::vector<std::pair<std::string, std::string>> map;  // input, what windows of --data feed it with
 
-    // what becomes of documents, where files say where they end: windows across them, windows that keep them apart, or
-    // one in each row
-    enum class Documents : std::uint8_t { join, separate, one } documents = Documents::join;
-    bool skip_long_documents = false;  // that a row does not hold; else they are cut
-    bool skip_damaged = false;         // files of --data
-    std::vector<double> normalize;     // of images: means of channels, or one for all, then as many deviations
-    bool flip = false;                 // images, at random
+    // what becomes of documents, where files say where they end: windows across them, windows that keep them apart, one
+    // in each row, or as many whole ones as fit
+    enum class Documents : std::uint8_t { join, separate, one, fit } documents = Documents::join;
+    bool skip_long_documents = false;                    // that a row does not hold; else they are cut
+    bool skip_damaged = false;                           // files of --data
+    bool verify_data = false;                            // all bytes of packed tokens, at the start
+    std::map<std::string, std::string> damaged_files{};  // that this found, and in what way, where they are left out
+    std::vector<double> normalize;  // of images: means of channels, or one for all, then as many deviations
+    bool flip = false;              // images, at random
 
     // what the parameters start from
     std::string init;                       // "", "random", a file or a folder

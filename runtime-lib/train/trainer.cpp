@@ -41,6 +41,7 @@
 #include "train/save.h"
 #include "train/schedule.h"
 #include "train/step_numbers.h"
+#include "train/verify_data.h"
 #include "train/world.h"
 #include "watch/watch.h"
 
@@ -185,6 +186,7 @@ struct Trainer::State {
     // All that may fail before the first step, which ranks do not need one another for.
     void prepare() {
         // What is wrong with the batches or with where results go is said before gigabytes are read.
+        if (options.verify_data) verify_data(options, console);
         if (evaluates(options)) evaluation.emplace(program, options, cut);
         if (!options.eval_only) source = open_batch_source(program, options, cut);
         if (source && !options.resume) source->begin({});

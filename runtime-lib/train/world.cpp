@@ -141,16 +141,9 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
     if (is_first()) writer->commit();
 }
 
-void World::load(const TensorFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const {
+void World::load(std::span<const TensorPart> parts, const HeldTensor& tensor, Stream& stream) const {
     const Piece piece = part_of(tensor, rank_);
-    load_elements(file, stored, tensor.as.dtype, static_cast<std::size_t>(piece.first),
-                  static_cast<std::size_t>(piece.count), place_of(tensor, piece.first), stream);
-    gets_on();
-}
-
-void World::load(const StoredCheckpoint::Tensor& stored, const HeldTensor& tensor, Stream& stream) const {
-    const Piece piece = part_of(tensor, rank_);
-    for (const StoredCheckpoint::Part& part : stored.parts) {
+    for (const TensorPart& part : parts) {
         const std::int64_t begin = std::max(piece.first, part.first),
                            end = std::min(piece.first + piece.count, part.first + part.count);
         if (begin >= end) continue;

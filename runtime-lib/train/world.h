@@ -80,8 +80,7 @@ class World {
     // Is told how many bytes were read, tensor by tensor.
     void on_read(std::function<void(std::size_t)> told) { on_read_ = std::move(told); }
     // Reads what this rank holds of a tensor.
-    void load(const TensorFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const;
-    void load(const StoredCheckpoint::Tensor& stored, const HeldTensor& tensor, Stream& stream) const;
+    void load(std::span<const TensorPart> parts, const HeldTensor& tensor, Stream& stream) const;
 
     // What a rank holds of a tensor: `at` is nothing.
     Piece part_of(const HeldTensor& tensor, int rank) const;

@@ -66,8 +66,10 @@ std::string sample_of_tensors(const std::string& path) {
     if (path.empty()) return "";
     const Weights weights(path);
     std::uint64_t hash = 0;
-    for (const auto& [name, found] : weights.all())
-        hash = sampled_hash(found.tensor->bytes, 3, hash_text(cat(name, found.tensor->describe()), hash));
+    for (const auto& [name, found] : weights.all()) {
+        hash = hash_text(cat(name, found.tensor->describe()), hash);
+        for (const TensorPart& part : found.all_parts()) hash = sampled_hash(part.tensor->bytes, 3, hash);
+    }
     return cat(count_text(weights.all().size(), "tensor"), ", ", hex(hash));
 }
 

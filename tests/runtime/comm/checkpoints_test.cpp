@@ -67,6 +67,25 @@ TEST_F(RankCheckpointsTest, EachRankWritesItsPart) {
     }
 }
 
+// A run of any number of ranks begins with the parameters of a checkpoint whose tensors lie in several files.
+TEST_F(RankCheckpointsTest, OthersBeginWithIt) {
+    expect_success(run_in({"words_fsdp4", 4}, "--steps 3 --checkpoint c --save trained.safetensors"));
+    const std::string begun = step_in("c", 3);
+    const StoredCheckpoint stored(path(begun));
+    EXPECT_TRUE(std::any_of(stored.tensors().begin(), stored.tensors().end(),
+                            [](const StoredCheckpoint::Tensor& tensor) { return tensor.parts.size() > 1; }));
+    const SafetensorsFile trained(path("trained.safetensors"));
+    for (const World& world : worlds) {
+        SCOPED_TRACE(world.program);
+        const Outcome outcome =
+            run_in(world, cat("--init ", begun, " --eval-feed feed.safetensors --eval-only --save again.safetensors"));
+        ASSERT_EQ(outcome.status, 0) << outcome.err;
+        for (const std::string& name : trained.names())
+            EXPECT_EQ(read_floats(path("again.safetensors"), name), read_floats(path("trained.safetensors"), name))
+                << name;
+    }
+}
+
 #ifdef FAILING_CALLS
 
 struct Fault {

@@ -189,6 +189,73 @@ TEST_F(TokenSamplesTest, ADocumentIsARow) {
                   "pack it again, or leave --documents away"));
 }
 
+TEST_F(TokenSamplesTest, WholeDocumentsShareARow) {
+    pack("x.bin", 1, {3, 7, 1, 2});  // of the second a row of its own, and what is left beside the last
+    options.data = path("x.bin");
+    options.documents = Options::Documents::fit;
+    const auto source = open();
+    EXPECT_EQ(source->describe(),
+              cat("13 tokens from ", options.data, ", 3 rows of whole documents of up to 4, 86.7% filled"));
+    EXPECT_EQ(source->notes(), std::vector<std::string>{cat("note: 1 document of ", options.data,
+                                                            " is longer than a row, and cut into several")});
+    std::int64_t row = 0;
+    std::vector<std::byte> batch = batch_with(*source, 4, 2, row);
+    EXPECT_EQ(of(batch, 0, row), (Ids{4, 5, 6, 7}));
+    EXPECT_EQ(of(batch, 1, row), (Ids{5, 6, 7, 8}));
+    batch = batch_with(*source, 8, 2, row);  // 8 is the last token of the row before, and 9 and 10 are what is left
+    EXPECT_EQ(of(batch, 0, row), (Ids{8, 9, 10, 12}));
+    EXPECT_EQ(of(batch, 1, row), (Ids{9, 10, -100, 13}));
+    EXPECT_EQ(of(batch, 2, row), (Ids{1, 1, 1, 1}));
+    EXPECT_EQ(of(batch, 3, row), (Ids{0, 1, 2, 0}));
+    EXPECT_EQ(of(batch, 4, row), (Ids{1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1}));
+    EXPECT_EQ(of(batch, 5, row), (Ids{0, 0, 0, 1}));
+    batch = batch_with(*source, 1, 2, row);
+    EXPECT_EQ(of(batch, 0, row), (Ids{1, 2, 3, 0}));
+    EXPECT_EQ(of(batch, 1, row), (Ids{2, 3, -100, -100}));
+    EXPECT_EQ(of(batch, 2, row), (Ids{1, 1, 1, 0}));
+    EXPECT_EQ(of(batch, 5, row), (Ids{0, 0, 0, 1}));  // nor does padding look at it
+}
+
+// What is added to scores where a model takes such a mask.
+TEST_F(TokenSamplesTest, MasksThatAreAddedKeepDocumentsApart) {
+    pack("x.bin", 1, {3, 6});
+    options.data = path("x.bin");
+    options.documents = Options::Documents::separate;
+    const InputSpec added[] = {
+        inputs[0], inputs[1], {"added", DType::f32, mask_shape, 128, 128, true, -1, 0, "documents"}};
+    program.inputs = added;
+    const auto source = open();
+    std::int64_t row = 0;
+    const std::vector<std::byte> batch = batch_with(*source, 1, 2, row);
+    const bool may[16] = {true, false, false, false, true,  true,  false, false,
+                          true, true,  true,  false, false, false, false, true};
+    for (std::size_t i = 0; i < 16; ++i)
+        EXPECT_EQ(reinterpret_cast<const float*>(batch.data() + 128)[static_cast<std::size_t>(row) * 16 + i],
+                  may[i] ? 0.0F : std::numeric_limits<float>::lowest());
+}
+
+// A byte among the ids: the header and what is behind them are as they were.
+TEST_F(FilesOfTokensTest, DamageIsFoundWhereItIsAskedFor) {
+    TokenFileWriter writer(path("x.bin"), 11);
+    for (std::uint32_t i = 0; i < 400; ++i) writer.append(std::vector<std::uint32_t>{i % 11});
+    writer.commit();
+    std::string bytes = read_file(path("x.bin"));
+    write_file(path("good.bin"), bytes);
+    bytes[64 + 100] = static_cast<char>(bytes[64 + 100] == 3 ? 4 : 3);
+    write_file(path("x.bin"), bytes);
+    const std::string run_of_both = "--data x.bin,good.bin --eval-data good.bin --steps 1 --lr 0.1 ";
+    EXPECT_EQ(run("words_train", run_of_both).status, 0);
+    const Outcome refused = run("words_train", run_of_both + "--verify-data");
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_NE(refused.err.find("error: x.bin is damaged: its tokens are not what was written"), std::string::npos)
+        << refused.err;
+    const Outcome left_out = run("words_train", run_of_both + "--verify-data --data-errors skip");
+    EXPECT_EQ(left_out.status, 0) << left_out.err;
+    EXPECT_NE(left_out.err.find("verified 2 files of tokens"), std::string::npos) << left_out.err;
+    EXPECT_NE(left_out.err.find("warning: left out: x.bin is damaged"), std::string::npos) << left_out.err;
+    EXPECT_EQ(run("words_train", "--feed x --verify-data").status, 2);
+}
+
 TEST_F(TokenSamplesTest, SourcesHaveEpochsOfTheirOwn) {
     pack("a.bin", 0, {17});  // windows that begin with 0, 4, 8, 12
     pack("b.bin", 50, {9});  // 50 and 54
