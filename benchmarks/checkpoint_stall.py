@@ -3,6 +3,7 @@
 """How long a checkpoint stops training, beside how long its writing takes: a program with about 1 GB of state.
 
   python benchmarks/checkpoint_stall.py DIR [--thunderc build/thunderc] [--onednn PREFIX] [--width 4096] [--layers 5]
+  python benchmarks/checkpoint_stall.py DIR --prepare    builds the program alone; the line above then measures at once
 
 Writes an MLP as ONNX (needs the packages onnx and safetensors), compiles it, and trains it twice: with checkpoints that are written
 beside the steps, and with such that steps wait for. The log goes through a pipe, and a step is the time from one of its lines to the
@@ -89,6 +90,7 @@ def main():
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--steps", type=int, default=81)
     parser.add_argument("--every", type=int, default=20)
+    parser.add_argument("--prepare", action="store_true")
     o = parser.parse_args()
     os.makedirs(o.folder, exist_ok=True)
     model, out = os.path.join(o.folder, "mlp.onnx"), os.path.join(o.folder, "out")
@@ -102,6 +104,8 @@ def main():
         random = np.random.default_rng(1)
         save_file({f"{name}_0": random.standard_normal((o.rows, o.width), dtype=np.float32) for name in ("x", "labels")},
                   os.path.join(o.folder, "feed.safetensors"))
+    if o.prepare:
+        return
     print("| checkpoints | state, MB | a step, ms | longest | around a checkpoint | stall, ms | writing, ms | stall / writing |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for background in (True, False):

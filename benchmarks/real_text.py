@@ -3,6 +3,7 @@
 """A Llama of 15M parameters on real text, by a program of thunderc and by PyTorch, side by side, with several seeds.
 
   python benchmarks/real_text.py DIR [--text FOLDER...] [--steps 300] [--seeds 3] [--thunderc build/thunderc] [--onednn PREFIX]
+  python benchmarks/real_text.py DIR --same-rows    one seed, with the same rows in the same order: losses step by step
   python benchmarks/real_text.py DIR --rates 4      how quick both are, in turns of 20 steps, on a machine that does nothing else
 
 Text is what the folders hold (documentation and Python sources of a Debian by default), 24 MB of it, from which a byte-level BPE of
@@ -78,12 +79,17 @@ def tokens_of(path):
     return np.fromfile(path, dtype="<u2", offset=64, count=int.from_bytes(head[16:24], "little"))
 
 
+def order_of(seed, train):
+    import numpy as np
+    return np.random.default_rng(seed).permutation((len(train) - 1) // T)
+
+
 def train_torch(seed, a, log):
     import numpy as np, torch
     torch.set_num_threads(a.threads)
     model = build_model(seed)
     train, valid = (tokens_of(os.path.join(a.dir, f"{name}.bin")) for name in ("train", "valid"))
-    order = np.random.default_rng(seed).permutation((len(train) - 1) // T)
+    order = order_of(seed, train)
     window = lambda data, at: torch.from_numpy(data[at * T:at * T + T + 1].astype(np.int64))
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
@@ -122,9 +128,9 @@ def train_torch(seed, a, log):
                 out.flush()
 
 
-def run_thunderc(a, seed, log, *options):
-    call(os.path.join(a.dir, "out/build/train"), "--init", os.path.join(a.dir, f"init-{seed}.safetensors"), "--data",
-         os.path.join(a.dir, "train.bin"), "--steps", a.steps, "--seed", seed, "--lr", LR, "--warmup", WARMUP, "--schedule", "cosine",
+def run_thunderc(a, seed, log, *options, data=None):
+    call(os.path.join(a.dir, "out/build/train"), "--init", os.path.join(a.dir, f"init-{seed}.safetensors"),
+         *(data or ("--data", os.path.join(a.dir, "train.bin"))), "--steps", a.steps, "--seed", seed, "--lr", LR, "--warmup", WARMUP, "--schedule", "cosine",
          "--beta1", BETAS[0], "--beta2", BETAS[1], "--eps", EPS, "--weight-decay", DECAY, "--grad-clip", CLIP, "--threads", a.threads,
          "--log", log, "--quiet", *options)
 
@@ -138,6 +144,28 @@ def write_weights(a, seed):
     from safetensors.torch import save_file
     path = os.path.join(a.dir, f"init-{seed}.safetensors")
     save_file({k: v.contiguous() for k, v in build_model(seed).state_dict().items()}, path)
+
+
+def compare_steps(a):
+    import numpy as np
+    from safetensors.numpy import save_file
+    write_weights(a, 1)
+    train = tokens_of(os.path.join(a.dir, "train.bin"))
+    order, feed = order_of(1, train), {}
+    for step in range(a.steps):
+        rows = np.stack([train[at * T:at * T + T + 1] for at in order[step * B:step * B + B]]).astype(np.int64)
+        feed[f"input_ids_{step}"], feed[f"labels_{step}"] = rows[:, :-1].copy(), rows[:, 1:].copy()
+    save_file(feed, os.path.join(a.dir, "rows.safetensors"))
+    run_thunderc(a, 1, os.path.join(a.dir, "rows-thunderc.jsonl"), data=("--feed", os.path.join(a.dir, "rows.safetensors")))
+    run_torch(a, 1, "rows-torch.jsonl")
+    ours, theirs = ({x["step"]: x for x in map(json.loads, open(os.path.join(a.dir, f"rows-{side}.jsonl"))) if "loss" in x}
+                    for side in ("thunderc", "torch"))
+    for begin in range(0, a.steps, a.every):
+        steps = range(begin, min(begin + a.every, a.steps))
+        loss = max(abs(ours[k]["loss"] - theirs[k]["loss"]) for k in steps)
+        norm = max(abs(ours[k]["grad_norm"] / theirs[k]["grad_norm"] - 1) for k in steps)
+        print(f"steps {begin} to {steps[-1]}: losses {theirs[begin]['loss']:.4f} to {theirs[steps[-1]]['loss']:.4f} differ by {loss:.2g} "
+              f"at most, norms of gradients by {100 * norm:.2g}%")
 
 
 def measure_rates(a):
@@ -164,6 +192,7 @@ def main():
     p.add_argument("--threads", type=int, default=2); p.add_argument("--thunderc", default="build/thunderc")
     p.add_argument("--onednn"); p.add_argument("--torch-seed", type=int)
     p.add_argument("--torch-log"); p.add_argument("--rates", type=int, default=0)
+    p.add_argument("--same-rows", action="store_true")
     a = p.parse_args()
     at = lambda name: os.path.join(a.dir, name)
     if a.torch_seed:  # a process of its own, as the program is
@@ -200,6 +229,8 @@ def main():
         call("cmake", "--build", at("out/build"))
     if a.rates:
         return measure_rates(a)
+    if a.same_rows:
+        return compare_steps(a)
     logs = {"thunderc": [], "torch": []}
     for seed in range(1, a.seeds + 1):
         write_weights(a, seed)

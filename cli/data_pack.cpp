@@ -23,7 +23,7 @@ struct PackArguments {
     std::vector<std::filesystem::path> files;
     std::filesystem::path out;
     std::string tokenizer, pattern, eos = "auto", chat, shard_tokens, longest = "1G";
-    std::string format = "auto", invalid = "refuse";
+    std::string format = "auto", invalid;
     ReadOptions read;
     std::int64_t vocabulary = 0, threads = 0;
     bool add_special = false, no_documents = false, documents = false, restart = false, quiet = false;
@@ -135,7 +135,7 @@ void refuse_options_of_others(const PackArguments& o, bool texts, bool lines) {
     if (!o.chat.empty() && !lines) refuse("--template", "JSONL");
     if (o.read.text_field != ReadOptions().text_field && !lines) refuse("--text-field", "JSONL");
     if (!o.read.split_on.empty() && !texts) refuse("--split-on", "text");
-    if (o.invalid != "refuse" && !texts && !lines) refuse("--invalid", "text or JSONL");
+    if (!o.invalid.empty() && !texts && !lines) refuse("--invalid", "text or JSONL");
     if (o.longest != PackArguments().longest && !texts && !lines) refuse("--longest", "text or JSONL");
 }
 
@@ -158,7 +158,8 @@ void pack(PackArguments o) {
                            : o.invalid == "drop"  ? InvalidText::drop
                                                   : InvalidText::refuse;
     options.read.longest = count_of(o.longest, "--longest");
-    options.read.bytes = o.tokenizer.empty();
+    options.read.bytes = o.tokenizer.empty() && o.invalid.empty();
+    options.read.whole = o.longest != PackArguments().longest;
     if (!o.chat.empty()) options.read.chat = read_chat_template(o.chat);
     options.out = o.out.string();
     options.shard_tokens = o.shard_tokens.empty() ? 0 : count_of(o.shard_tokens, "--shard-tokens");
@@ -288,9 +289,11 @@ void add_data_pack(CLI::App& data, Action& action) {
                   "the tokens that the tokenizer puts around a text, around each document");
     sub->add_flag("--documents", p->documents, "keep where documents end, of bytes as well");
     sub->add_flag("--no-documents", p->no_documents, "do not keep where documents end");
-    sub->add_option("--invalid", p->invalid, "of text that is no UTF-8, and of lines that are no JSON")
-        ->check(one_of({"refuse", "replace", "drop"}))
-        ->capture_default_str();
+    sub->add_option(
+           "--invalid", p->invalid,
+           "of text that is no UTF-8, and of lines that are no JSON; without it both are refused, but bytes without a "
+           "tokenizer, which are taken as they are")
+        ->check(one_of({"refuse", "replace", "drop"}));
     sub->add_option("--longest", p->longest, "the longest document, in bytes: longer ones are refused")
         ->capture_default_str()
         ->type_name("BYTES");

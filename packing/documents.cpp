@@ -115,7 +115,7 @@ class TextSource : public DocumentSource {
         for (;;) {
             document.where = options_.split_on.empty() ? path_ : cat(path_, ", document ", ++count_);
             std::string& text = document.parts[0].text;
-            const bool anywhere = options_.bytes && options_.split_on.empty();
+            const bool anywhere = options_.bytes && !options_.whole && options_.split_on.empty();
             constexpr std::size_t slice = 1 << 20;
             const Cutter::Result result = anywhere ? cutter_.slice(text, slice) : cutter_.next(text);
             if (result == Cutter::Result::none) return false;

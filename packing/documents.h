@@ -33,7 +33,8 @@ struct ReadOptions {
     std::optional<ChatTemplate> chat;  // lines are conversations
     std::string split_on;              // a text that separates documents; "": a file is one
     InvalidText invalid = InvalidText::refuse;
-    bool bytes = false;                              // nobody asks what texts say: they are cut anywhere
+    bool bytes = false;  // nobody asks what texts say: they may be no UTF-8, and are cut anywhere
+    bool whole = false;  // not anywhere: each document is held whole, and `longest` is of it
     std::uint64_t longest = std::uint64_t{1} << 30;  // bytes of a document
 };
 

@@ -189,8 +189,8 @@ class Pipeline {
 std::string inputs_of(const PackOptions& options) {
     std::string all = cat(options.tokenizer_name, " ", options.vocabulary, " ", options.end ? cat(*options.end) : "",
                           " ", options.add_special, options.keep_documents, " ", options.shard_tokens, " ",
-                          static_cast<int>(options.read.format), " ", static_cast<int>(options.read.invalid), " ",
-                          options.read.text_field, "\n", options.read.split_on, "\n");
+                          static_cast<int>(options.read.format), " ", static_cast<int>(options.read.invalid),
+                          options.read.bytes, " ", options.read.text_field, "\n", options.read.split_on, "\n");
     if (const auto& chat = options.read.chat) {
         all += cat(chat->name, chat->begin, chat->end, chat->user_with_system, chat->trim);
         for (const TurnTemplate* turn : {&chat->system, &chat->user, &chat->assistant})

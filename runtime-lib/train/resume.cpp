@@ -13,6 +13,7 @@
 #include "data/fingerprint.h"
 #include "data/mixture.h"
 #include "support/error.h"
+#include "support/file.h"
 #include "support/philox.h"
 #include "support/text.h"
 #include "train/groups.h"
@@ -175,8 +176,16 @@ struct Finding {
     }
 };
 
+double bytes_in(const std::string& path) {
+    if (!is_folder(path)) return is_file(path) ? static_cast<double>(MappedFile(path).bytes().size()) : 0;
+    double bytes = 0;
+    for (const std::string& name : names_in(path)) bytes += bytes_in(join_path(path, name));
+    return bytes;
+}
+
 // Ranks read a checkpoint's files side by side, where all of them see the same ones.
-std::optional<DamagedFile> damage_found(const std::string& path, Communicator& communicator, const World& world) {
+std::optional<DamagedFile> damage_found(const std::string& path, Communicator& communicator, const World& world,
+                                        Console& console) {
     const std::uint64_t mine = hash_text(path);
     std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.world()));
     communicator.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
@@ -185,9 +194,16 @@ std::optional<DamagedFile> damage_found(const std::string& path, Communicator& c
     Finding finding;
     world.together([&] {
         if (!shared && !world.is_first()) return;
-        const auto damage = damage_of(
-            path, [&] { communicator.note_progress(0); }, shared ? static_cast<std::size_t>(world.rank()) : 0,
-            shared ? all.size() : 1);
+        // Of all files, of which this rank reads its part; each time that it is told of one of so many bytes is done.
+        constexpr double at_once = 64 << 20;
+        LongWait waiting(console, "verifying the checkpoint",
+                         bytes_in(path) / at_once / (shared ? static_cast<double>(all.size()) : 1));
+        const auto gets_on = [&] {
+            communicator.note_progress(0);
+            waiting.add(1);
+        };
+        const auto damage =
+            damage_of(path, gets_on, shared ? static_cast<std::size_t>(world.rank()) : 0, shared ? all.size() : 1);
         if (damage) finding.set(*damage);
     });
     std::vector<Finding> findings(all.size());
@@ -210,7 +226,8 @@ void leave_out_damaged(std::vector<std::string>& checkpoints, const Options& opt
     }
     std::optional<DamagedFile> first;
     for (; left > 0; --left) {
-        const auto damage = damage_found(left <= checkpoints.size() ? checkpoints[left - 1] : "", communicator, world);
+        const auto damage =
+            damage_found(left <= checkpoints.size() ? checkpoints[left - 1] : "", communicator, world, console);
         if (!damage) break;
         if (!first) first = damage;
     }

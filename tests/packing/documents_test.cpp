@@ -121,6 +121,11 @@ TEST_F(DocumentsTest, ThatAreNoUtf8AreRefusedReplacedOrDropped) {
         options.bytes = true;  // nobody reads them as text
         options.invalid = InvalidText::refuse;
         EXPECT_EQ(texts_of(file, options), std::vector<std::string>{bad[i]});
+        options.whole = true;
+        EXPECT_EQ(texts_of(file, options), std::vector<std::string>{bad[i]});
+        options.longest = 1;
+        EXPECT_NE(error_of([&] { texts_of(file, options); }).find(" is a document of more than 1 byte"),
+                  std::string::npos);
     }
     const std::string file = write("a.txt", "one\ntwo\nthree\xff");
     EXPECT_EQ(error_of([&] { texts_of(file, {}); }), "error: " + file +
