@@ -18,6 +18,7 @@
 #include "codegen/program/model_files.h"
 #include "codegen/program/user_files.h"
 #include "compiler/losses/losses.h"
+#include "compiler/passes/precision/quantise_products.h"
 #include "compiler/pipeline.h"
 #include "compiler/support/error.h"
 #include "runtime-lib/optim/rules/codes.h"
@@ -216,11 +217,13 @@ void ModelOptions::add_to(CLI::App& app) {
                    "loss is scaled")
         ->check(one_of(with_auto))
         ->capture_default_str();
+    std::vector<std::string> recipes;
+    for (const Fp8Recipe recipe : fp8_recipes()) recipes.emplace_back(name_of(recipe));
     app.add_option(
            "--fp8", compile.fp8,
            "with bf16: products of the linear layers of blocks are of eight bits, by Transformer Engine's recipe "
            "of this name")
-        ->check(one_of({"delayed"}));
+        ->check(one_of(recipes));
     app.add_option("--fp8-skip", compile.fp8_skip, "with --fp8: linear layers that stay in bf16, by their modules")
         ->check(not_empty())
         ->type_name("REGEX");

@@ -40,7 +40,7 @@ std::map<std::string, Tensor> read_safetensors(const std::filesystem::path& path
         std::map<std::string, DType> all = {
             {"U32", DType::i64}, {"I16", DType::i32}, {"U16", DType::i32}, {"I8", DType::i32}, {"U8", DType::i32}};
         for (const DTypeRow& row : all_dtypes())
-            if (!is_quantised(row.dtype)) all.emplace(row.stored, row.dtype);
+            if (!is_code(row.dtype)) all.emplace(row.stored, row.dtype);
         return all;
     }();
     std::map<std::string, Tensor> out;

@@ -211,6 +211,8 @@ class SpecPrinter {
         if (m.arena_bytes.contains("scaling"))
             out_.line(fmt::format(".scaling = {{.recipe = {}, .tensors = SCALED_TENSORS, .states = SCALING_STATES}},",
                                   quote(options_.compile.fp8)));
+        else if (!options_.compile.fp8.empty())
+            out_.line(fmt::format(".scaling = {{.recipe = {}}},", quote(options_.compile.fp8)));
         if (!layout_.communication().any()) return;
         out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
         if (!units_.empty()) out_.line(".units = UNITS,");

@@ -101,11 +101,11 @@ bool is_float(DType dtype) {
 }
 
 bool is_quantised(DType dtype) {
-    return row_of(dtype).kind == Kind::quantised || row_of(dtype).kind == Kind::scale;
+    return row_of(dtype).kind == Kind::quantised;
 }
 
 bool is_code(DType dtype) {
-    return row_of(dtype).kind == Kind::quantised;
+    return row_of(dtype).kind == Kind::quantised || row_of(dtype).kind == Kind::scale;
 }
 
 bool is_integer(DType dtype) {
@@ -119,7 +119,7 @@ bool is_narrow(DType dtype) {
 bool holds(DType to, DType from) {
     const DTypeRow &wide = row_of(to), &narrow = row_of(from);
     if (narrow.digits > wide.digits) return false;
-    const auto has_exponent = [](const DTypeRow& row) { return is_float(row.dtype) || is_quantised(row.dtype); };
+    const auto has_exponent = [](const DTypeRow& row) { return is_float(row.dtype) || is_code(row.dtype); };
     if (!has_exponent(narrow)) return wide.kind != Kind::boolean || narrow.kind == Kind::boolean;
     return has_exponent(wide) && narrow.least_exponent >= wide.least_exponent && narrow.largest <= wide.largest;
 }
@@ -136,11 +136,15 @@ double rounded_to(DType dtype, double value) {
     if (dtype == DType::f64) return value;
     if (dtype == DType::f32) return static_cast<float>(value);
     const DTypeRow& row = row_of(dtype);
-    check(is_float(dtype) || row.kind == Kind::quantised, "a number is rounded to a type that is no number's");
+    check(is_float(dtype) || is_code(dtype), "a number is rounded to a type that is no number's");
     if (std::isinf(value) && !has_infinities(row)) return std::numeric_limits<double>::quiet_NaN();
     if (value == 0 || !std::isfinite(value)) return value;
     int exponent = 0;
-    std::frexp(value, &exponent);  // value = m 2^exponent, 1/2 <= |m| < 1
+    const double part = std::frexp(value, &exponent);  // value = part 2^exponent, 1/2 <= |part| < 1
+    // A scale goes up to the next power of two.
+    if (row.kind == Kind::scale)
+        return std::ldexp(1,
+                          std::clamp(part == 0.5 ? exponent - 1 : exponent, row.least_exponent, -row.least_exponent));
     const int quantum = std::max(exponent - 1, row.least_exponent) - (row.digits - 1);
     const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
     if (std::abs(rounded) <= row.largest) return rounded;
@@ -173,7 +177,9 @@ double half_value(DType dtype, std::uint16_t bits) {
 
 double code_value(DType dtype, std::uint8_t bits) {
     const DTypeRow& row = row_of(dtype);
-    check(row.kind == Kind::quantised, "the code of a type that has none");
+    check(is_code(dtype), "the code of a type that has none");
+    if (row.kind == Kind::scale)
+        return bits == 0xff ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1, bits + row.least_exponent);
     const int fraction_bits = row.digits - 1, magnitude = bits & 0x7f;
     const int exponent = magnitude >> fraction_bits, fraction = magnitude & ((1 << fraction_bits) - 1);
     const double sign = (bits & 0x80) != 0 ? -1 : 1;
@@ -187,6 +193,11 @@ double code_value(DType dtype, std::uint8_t bits) {
 
 std::uint8_t code_bits(DType dtype, double value) {
     const DTypeRow& row = row_of(dtype);
+    if (row.kind == Kind::scale) {
+        if (std::isnan(value)) return 0xff;
+        const int exponent = value == 0 ? row.least_exponent : std::ilogb(rounded_to(dtype, value));
+        return static_cast<std::uint8_t>(exponent - row.least_exponent);
+    }
     if (std::isnan(value)) return 0x7f;
     const double rounded = rounded_to(dtype, std::clamp(value, -row.largest, row.largest));
     // Magnitudes grow with their codes: the one that is not below the number is it.

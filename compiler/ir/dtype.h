@@ -14,8 +14,8 @@ namespace thunderc {
 enum class DType : std::uint8_t { f64, f32, f16, bf16, e4m3, e5m2, e8m0, i64, i32, u8, boolean };
 
 struct DTypeRow {
-    // `quantised`: numbers of eight bits that mean something with a scale beside them alone, which the ops of FP8 give
-    // and read (compiler/ops/fp8.cpp), and no graph; `scale`: such scales, of which no value of a module is.
+    // `quantised`: numbers of eight bits that mean something with a scale beside them alone; `scale`: such scales. The
+    // ops of FP8 give and read them (compiler/ops/fp8.cpp), and no graph.
     enum class Kind : std::uint8_t { floating, quantised, scale, integer, boolean };
 
     DType dtype;
@@ -47,8 +47,8 @@ std::string_view name_of(DType dtype);  // "f32", "bool"
 std::optional<DType> parse_dtype(std::string_view name);
 std::size_t size_of(DType dtype);
 bool is_float(DType dtype);      // what is quantised is not
-bool is_quantised(DType dtype);  // or a scale of it
-bool is_code(DType dtype);       // what is quantised, and no scale: ops of FP8 alone give and read such values
+bool is_quantised(DType dtype);  // e4m3, e5m2
+bool is_code(DType dtype);       // what is quantised, or a scale: ops of FP8 alone give and read such values
 bool is_integer(DType dtype);    // i64, i32, u8; a boolean is neither
 // Storage alone: what is computed with it is widened first, and rounded when it is stored.
 bool is_narrow(DType dtype);
@@ -60,7 +60,7 @@ bool covers(DType dtype, DType of);
 // How far a number may be rounded, of its size: half a unit in the last place. Of floating point.
 double rounding_of(DType dtype);
 // A number between two of this type goes to the nearer one, ties to even; past the largest it is infinite, or no number
-// in a type without infinities. Of floating point, and of what is quantised.
+// in a type without infinities. Of floating point, and of what is quantised. A scale goes up to a power of two.
 double rounded_to(DType dtype, double value);
 // The bits of a number of this type of 16 bits, and back; what lies between two is rounded.
 std::uint16_t half_bits(DType dtype, double value);

@@ -192,7 +192,6 @@ class Parser {
         std::string name = word();
         std::optional<DType> dtype = parse_dtype(name);
         if (!dtype) fail(fmt::format("there is no type {}", name));
-        if (is_quantised(*dtype) && !is_code(*dtype)) fail(fmt::format("no value is of {}, the type of a scale", name));
         Dims d = dims();
         return count > 0 ? Type::family(count, *dtype, d) : Type::tensor(*dtype, d);
     }

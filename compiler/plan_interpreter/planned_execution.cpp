@@ -53,8 +53,8 @@ void for_storing(DType dtype, const Tensor& t, const Each& each) {
         case DType::f16:
         case DType::bf16: return each([&](std::byte* at, std::size_t k) { put(at, half_bits(dtype, t.f[k])); });
         case DType::e4m3:
-        case DType::e5m2: return each([&](std::byte* at, std::size_t k) { put(at, code_bits(dtype, t.f[k])); });
-        case DType::e8m0: break;
+        case DType::e5m2:
+        case DType::e8m0: return each([&](std::byte* at, std::size_t k) { put(at, code_bits(dtype, t.f[k])); });
     }
     throw InternalError(fmt::format("no planned program holds {}", name_of(dtype)));
 }
@@ -76,9 +76,9 @@ void for_loading(DType dtype, Tensor& t, const Each& each) {
                 [&](const std::byte* at, std::size_t k) { t.f[k] = half_value(dtype, take<std::uint16_t>(at)); });
         case DType::e4m3:
         case DType::e5m2:
+        case DType::e8m0:
             return each(
                 [&](const std::byte* at, std::size_t k) { t.f[k] = code_value(dtype, take<std::uint8_t>(at)); });
-        case DType::e8m0: break;
     }
     throw InternalError(fmt::format("no planned program holds {}", name_of(dtype)));
 }

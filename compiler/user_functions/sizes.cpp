@@ -141,7 +141,7 @@ SizedType parse_sized_type(std::string_view text, const std::string& what) {
     const std::size_t open = std::min(text.find('['), text.size());
     SizedType out;
     const std::optional<DType> dtype = parse_dtype(trimmed(text.substr(0, open)));
-    if (!dtype || *dtype == DType::u8 || is_quantised(*dtype))
+    if (!dtype || *dtype == DType::u8 || is_code(*dtype))
         fail(fmt::format("{}: {} is no type", what, text), types_help);
     if (*dtype == DType::f64 || is_narrow(*dtype))
         fail(fmt::format("{}: functions that users bring take and give no {}", what, name_of(*dtype)),

@@ -293,6 +293,7 @@ struct Fp8Quantise {
     Output q_transposed{};  // (width, rows); either may be null
     Output amax{};          // one f32: becomes the largest |x| where that is larger. A NaN counts for nothing
     Output inverse{};       // one f32: 1 / *scale, by which a product is to be multiplied
+    Output own_scale{};     // one f32: instead of `scale`, one that follows from this amax (current scaling)
     Input x{};              // (rows, width)
     Input scale{};          // one f32
     std::int64_t rows = 0, width = 0;

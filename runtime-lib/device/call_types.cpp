@@ -202,6 +202,7 @@ void check_types(const Fp8Quantise& call) {
     types.is("scale", call.scale, DType::f32);
     types.is("amax", call.amax, DType::f32);
     types.is("inverse", call.inverse, DType::f32);
+    types.is("own_scale", call.own_scale, DType::f32);
 }
 
 void check_types(const Fp8Product& call) {

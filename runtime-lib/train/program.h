@@ -70,7 +70,7 @@ struct AdapterSpec {
 // What is quantised, by a scale for each tensor that follows from its amaxes (device/fp8_recipe.h). In the arena
 // `scaling` lie an amax of each, then a scale of each, then a history of each.
 struct ScalingSpec {
-    std::string_view recipe{};                    // "delayed"; empty: nothing is
+    std::string_view recipe{};                    // that of --fp8; empty: nothing is
     std::span<const std::string_view> tensors{};  // "model.layers.0.mlp.down_proj.input"
     std::span<const ParameterSpec> states{};      // of all tensors side by side: their scales, their histories
 };

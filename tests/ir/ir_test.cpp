@@ -89,16 +89,6 @@ TEST(Verify, LoopsAgreeWithTheirBodies) {
     EXPECT_EQ(verify_error(text), "@main, in repeat from node \"1\": operand 1 is 3 x f32[4,4], expected 4 x f32[4,4]");
 }
 
-TEST(Parse, NoValueIsQuantised) {
-    std::string refused;
-    try {
-        parse_module("module \"m\" values func @main(%x: e8m0[2]) -> (%x) {}");
-    } catch (const std::exception& error) {
-        refused = error.what();
-    }
-    EXPECT_EQ(refused, "line 1 of the program text: no value is of e8m0, the type of a scale");
-}
-
 TEST(Verify, NothingIsPlacedBeforePlan) {
     EXPECT_EQ(verify_error("module \"m\" values func @main(%x: f32[2] @scratch+0) -> (%x) {}"),
               "@main: value x is placed in phase values");

@@ -31,13 +31,13 @@ TEST(DTypes, TheRuntimesTableIsTheCompilers) {
         EXPECT_EQ(row.stored, thunder::dtype_stored_names[k]);
         EXPECT_EQ(is_float(*here), thunder::is_float(dtype));
         EXPECT_EQ(is_narrow(*here), thunder::is_narrow(dtype));
-        EXPECT_EQ(is_quantised(*here), thunder::is_quantised(dtype));
+        EXPECT_EQ(is_code(*here), thunder::is_quantised(dtype));
         EXPECT_EQ(is_narrow(*here) || *here == DType::f32, row.of_products);
         EXPECT_FALSE(row.cpp.empty());
-        if (!is_float(*here) && !is_quantised(*here)) continue;
+        if (!is_float(*here) && !is_code(*here)) continue;
         EXPECT_EQ(row.digits, thunder::dtype_digits[k]);
         EXPECT_EQ(row.least_exponent, thunder::dtype_least_exponents[k]);
-        if (is_quantised(*here)) continue;
+        if (is_code(*here)) continue;
         EXPECT_EQ(row.largest, static_cast<double>(thunder::largest_number(dtype)));
         EXPECT_EQ(covers(*here, DType::f32), !thunder::has_less_range(dtype));
     }

@@ -15,7 +15,7 @@ namespace {
 std::vector<DType> computed_dtypes() {
     std::vector<DType> out;
     for (const DTypeRow& row : all_dtypes())
-        if (!row.cpp.empty() && !is_quantised(row.dtype)) out.push_back(row.dtype);
+        if (!row.cpp.empty() && !is_code(row.dtype)) out.push_back(row.dtype);
     return out;
 }
 

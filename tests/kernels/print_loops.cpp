@@ -22,7 +22,7 @@ namespace {
 std::vector<DType> types_of_kernels() {
     std::vector<DType> types;
     for (const DTypeRow& row : all_dtypes())
-        if (!row.cpp.empty() && !is_narrow(row.dtype) && !is_quantised(row.dtype) && row.dtype != DType::u8)
+        if (!row.cpp.empty() && !is_narrow(row.dtype) && !is_code(row.dtype) && row.dtype != DType::u8)
             types.push_back(row.dtype);
     return types;
 }

@@ -23,8 +23,22 @@
 namespace thunderc {
 namespace {
 
-// What FP8 products of GPUs take, in each dimension.
-constexpr std::int64_t multiple = 16;
+struct RecipeRow {
+    Fp8Recipe recipe;
+    std::string_view name, says;
+    std::int64_t multiple;  // what FP8 products of GPUs take, in each dimension
+    DType gradient;
+    const char *rows, *weights;  // blocks of activations and gradients, and of weights; "": one scale for all
+};
+constexpr RecipeRow recipes[] = {
+    {Fp8Recipe::delayed, "delayed", "delayed scaling", 16, DType::e5m2, "", ""},
+    {Fp8Recipe::current, "current", "current scaling", 16, DType::e5m2, "", ""},
+    {Fp8Recipe::blockwise, "blockwise", "blocks of 128", 16, DType::e4m3, "rows_of_128", "squares_of_128"},
+    {Fp8Recipe::mxfp8, "mxfp8", "MX", 32, DType::e4m3, "rows_of_32", "rows_of_32"},
+};
+const RecipeRow& row_of(Fp8Recipe recipe) {
+    return recipes[static_cast<std::size_t>(recipe)];
+}
 
 std::regex skip_expression(const std::string& text) {
     try {
@@ -47,6 +61,7 @@ class BlockQuantiser {
           f_(*module.find(called_function(call))),
           tensors_(tensors),
           options_(options),
+          of_recipe_(row_of(options.recipe)),
           report_(report),
           b_(f_) {}
 
@@ -129,51 +144,102 @@ class BlockQuantiser {
 
     // ---- quantising ----
 
+    // A copy, and what its codes are to be multiplied by; `blocks`: it is one number where there are none.
     struct Codes {
-        Value inverse, plain, transposed;
+        Value codes, scale;
+        std::string blocks{};
+    };
+    struct Copies {
+        Codes plain, transposed;
     };
 
-    // `notes`: the amax, too.
-    Codes quantise(ScaledTensor& tensor, const std::vector<Value>& x, bool plain, bool transposed, bool notes) {
-        std::vector<Value> operands = {state(tensor, ScaledTensor::Part::scale)};
-        if (notes) operands.push_back(state(tensor, ScaledTensor::Part::amax));
-        operands.insert(operands.end(), x.begin(), x.end());
-        Attributes attributes{{"copies", std::string(plain && transposed ? "both"
-                                                     : plain             ? "plain"
-                                                                         : "transposed")},
-                              {"dtype", tensor.dtype}};
+    Attributes of_copies(const ScaledTensor& tensor, const std::vector<Value>& x, bool plain, bool transposed) const {
+        const char* copies = plain && transposed ? "both" : plain ? "plain" : "transposed";
+        Attributes attributes{{"copies", std::string(copies)}, {"dtype", tensor.dtype}};
         if (x.size() > 1) attributes.set("adjacent_weights", true);
-        const std::vector<Value> made = b_.emit(notes ? "fp8_quantise" : "fp8_requantise", operands, attributes);
-        const std::string name = tensor.role == "weight" ? tensor.short_name() : f_.info(x[0]).name;
+        return attributes;
+    }
+    std::string name_of_codes(const ScaledTensor& tensor, const std::vector<Value>& x) const {
+        return tensor.role == "weight" ? tensor.short_name() : f_.info(x[0]).name;
+    }
+
+    // `notes`: of the step's forward and backward pass; with delayed scaling its amax is what scales follow from.
+    Copies quantise(ScaledTensor& tensor, const std::vector<Value>& x, bool plain, bool transposed, bool notes) {
+        return of_recipe_.rows[0] != 0 ? quantise_blocks(tensor, x, plain, transposed)
+                                       : quantise_whole(tensor, x, plain, transposed, notes);
+    }
+
+    Copies quantise_whole(ScaledTensor& tensor, const std::vector<Value>& x, bool plain, bool transposed, bool notes) {
+        const bool delayed = options_.recipe == Fp8Recipe::delayed;
+        std::vector<Value> operands;
+        if (delayed) operands.push_back(state(tensor, ScaledTensor::Part::scale));
+        if (delayed && notes) operands.push_back(state(tensor, ScaledTensor::Part::amax));
+        operands.insert(operands.end(), x.begin(), x.end());
+        const char* op = !delayed ? "fp8_quantise_current" : notes ? "fp8_quantise" : "fp8_requantise";
+        const std::vector<Value> made = b_.emit(op, operands, of_copies(tensor, x, plain, transposed));
+        const std::string name = name_of_codes(tensor, x);
         std::size_t r = 0;
         const auto take = [&](const std::string& as) {
             f_.info(made[r]).name = unique_value_name(f_, as);
             return made[r++];
         };
-        if (notes) noted_.emplace_back(&tensor, take(tensor.short_name(ScaledTensor::Part::amax) + "_after"));
-        Codes codes;
-        codes.inverse = take(name + "_inverse");
-        const std::string of_type = fmt::format("{}_{}", name, name_of(tensor.dtype));
-        if (plain) codes.plain = take(of_type);
-        if (transposed) codes.transposed = take(of_type + "_transposed");
-        return codes;
+        if (!delayed)
+            take(name + "_scale");
+        else if (notes)
+            noted_.emplace_back(&tensor, take(tensor.short_name(ScaledTensor::Part::amax) + "_after"));
+        const Value inverse = take(name + "_inverse");
+        const std::string of_type = fmt::format("{}_{}", name, thunderc::name_of(tensor.dtype));
+        Copies copies;
+        if (plain) copies.plain = {take(of_type), inverse};
+        if (transposed) copies.transposed = {take(of_type + "_transposed"), inverse};
+        return copies;
     }
 
-    Value product(const Op& op, Value a, Value b, Value inverse_a, Value inverse_b, Value residual,
-                  const std::vector<Value>& biases) {
-        std::vector<Value> operands = {a, b, inverse_a, inverse_b};
-        if (residual || !biases.empty()) operands.push_back(residual);
-        operands.insert(operands.end(), biases.begin(), biases.end());
-        Attributes attributes{{"dtype", f_.type(op.results[0]).dtype}};
-        if (biases.size() > 1) attributes.set("adjacent_weights", true);
+    Copies quantise_blocks(const ScaledTensor& tensor, const std::vector<Value>& x, bool plain, bool transposed) {
+        const std::string blocks = tensor.role == "weight" ? of_recipe_.weights : of_recipe_.rows;
+        Attributes attributes = of_copies(tensor, x, plain, transposed);
+        attributes.set("blocks", blocks);
+        const std::vector<Value> made = b_.emit("fp8_quantise_blocks", x, attributes);
+        const std::string name = name_of_codes(tensor, x);
+        std::size_t r = 0;
+        const auto take = [&](const std::string& end) {
+            f_.info(made[r]).name = unique_value_name(f_, name + "_scales" + end);
+            f_.info(made[r + 1]).name =
+                unique_value_name(f_, fmt::format("{}_{}{}", name, thunderc::name_of(tensor.dtype), end));
+            r += 2;
+            return Codes{made[r - 1], made[r - 2], blocks};
+        };
+        Copies copies;
+        if (plain) copies.plain = take("");
+        if (transposed) copies.transposed = take("_transposed");
+        return copies;
+    }
+
+    // The product of a and b in the place of `op`, whose operands are a, b, their scales and `more`.
+    static Op product(const char* name, const Op& op, DType dtype, const Codes& a, const Codes& b,
+                      const std::vector<Value>& more) {
         Op made;
-        made.name = "fp8_linear";
-        made.operands = std::move(operands);
-        made.attributes = std::move(attributes);
+        made.name = name;
+        made.operands = {a.codes, b.codes, a.scale, b.scale};
+        made.operands.insert(made.operands.end(), more.begin(), more.end());
+        made.attributes = {{"dtype", dtype}};
+        if (!a.blocks.empty()) {
+            made.attributes.set("blocks_a", a.blocks);
+            made.attributes.set("blocks_b", b.blocks);
+        }
         made.provenance = op.provenance;
+        return made;
+    }
+
+    void linear_product(const Op& op, const Codes& a, const Codes& b, Value residual,
+                        const std::vector<Value>& biases) {
+        std::vector<Value> more;
+        if (residual || !biases.empty()) more.push_back(residual);
+        more.insert(more.end(), biases.begin(), biases.end());
+        Op made = product("fp8_linear", op, f_.type(op.results[0]).dtype, a, b, more);
+        if (biases.size() > 1) made.attributes.set("adjacent_weights", true);
         made.results = {op.results[0]};
         f_.ops.push_back(std::move(made));
-        return op.results[0];
     }
 
     // ---- y = x Wᵀ ----
@@ -205,7 +271,8 @@ class BlockQuantiser {
                                                               {"inputs", last_dim(x.dims)},
                                                               {"outputs", last_dim(f_.type(op.results[0]).dims)}};
         for (const auto& [what, size] : sizes)
-            if (size % multiple != 0) return fmt::format("{} {} are no multiple of {}", size, what, multiple);
+            if (size % of_recipe_.multiple != 0)
+                return fmt::format("{} {} are no multiple of {}", size, what, of_recipe_.multiple);
         const ScaledTensor* known = tensors_.find(names.front(), "input");
         if (known == nullptr) return of_step_ ? "" : "the step has it so";
         return known->noted_in == f_.name ? "its weights are read twice" : "";
@@ -228,10 +295,11 @@ class BlockQuantiser {
         ScaledTensor& input = tensors_.get(names, "input", DType::e4m3);
         ScaledTensor& weight = tensors_.get(names, "weight", DType::e4m3);
         if (notes) input.noted_in = weight.noted_in = f_.name;
-        const Codes x = quantise(input, {op.operands[0]}, true, false, notes);
-        const Codes w = quantise(weight, weights, true, false, notes);
-        product(op, x.plain, w.plain, x.inverse, w.inverse, operand_or_none(op, linear_residual), biases);
-        if (notes) report_.done("quantise_products", op.provenance.scope, "e4m3 times e4m3, delayed scaling");
+        const Codes x = quantise(input, {op.operands[0]}, true, false, notes).plain;
+        const Codes w = quantise(weight, weights, true, false, notes).plain;
+        linear_product(op, x, w, operand_or_none(op, linear_residual), biases);
+        if (notes)
+            report_.done("quantise_products", op.provenance.scope, fmt::format("e4m3 times e4m3, {}", of_recipe_.says));
     }
 
     // ---- dx = dy W, dW = dyᵀ x ----
@@ -240,11 +308,13 @@ class BlockQuantiser {
         return !names.empty() && tensors_.find(names.front(), "input") != nullptr;
     }
 
+    std::string of_gradients() const { return fmt::format("{} times e4m3", thunderc::name_of(of_recipe_.gradient)); }
+
     // dy is quantised once, for both products.
-    Codes gradient(const std::vector<std::string>& names, Value dy) {
+    Copies gradient(const std::vector<std::string>& names, Value dy) {
         const auto known = gradients_.find(dy);
         if (known != gradients_.end()) return known->second;
-        ScaledTensor& tensor = tensors_.get(names, "gradient", DType::e5m2);
+        ScaledTensor& tensor = tensors_.get(names, "gradient", of_recipe_.gradient);
         return gradients_[dy] = quantise(tensor, {dy}, true, options_.weight_gradients, true);
     }
 
@@ -257,10 +327,10 @@ class BlockQuantiser {
             f_.ops.push_back(std::move(op));
             return;
         }
-        const Codes dy = gradient(names, op.operands[0]);
-        const Codes w = quantise(*tensors_.find(names.front(), "weight"), weights, false, true, false);
-        product(op, dy.plain, w.transposed, dy.inverse, w.inverse, operand_or_none(op, backward_input_residual), {});
-        report_.done("quantise_products", op.provenance.scope, "e5m2 times e4m3");
+        const Codes dy = gradient(names, op.operands[0]).plain;
+        const Codes w = quantise(*tensors_.find(names.front(), "weight"), weights, false, true, false).transposed;
+        linear_product(op, dy, w, operand_or_none(op, backward_input_residual), {});
+        report_.done("quantise_products", op.provenance.scope, of_gradients());
     }
 
     // The gradient that each weight's is added to, where it is added in this function.
@@ -283,19 +353,16 @@ class BlockQuantiser {
             f_.ops.push_back(std::move(op));
             return;
         }
-        const Codes dy = gradient(names, op.operands[0]);
-        const Codes x = quantise(*tensors_.find(names.front(), "input"), {op.operands[1]}, false, true, false);
+        const Codes dy = gradient(names, op.operands[0]).transposed;
+        const Codes x =
+            quantise(*tensors_.find(names.front(), "input"), {op.operands[1]}, false, true, false).transposed;
         if (biases) bias_gradients(op, n);
-        Op made;
-        made.name = "fp8_linear_backward_weight";
-        made.operands = {dy.transposed, x.transposed, dy.inverse, x.inverse};
-        made.attributes = {{"dtype", f_.type(op.results[0]).dtype}};
+        Op made = product("fp8_linear_backward_weight", op, f_.type(op.results[0]).dtype, dy, x, {});
         for (const char* kept : {"adjacent_weights", "outs"})
             if (const Attribute* attribute = op.attributes.find(kept)) made.attributes.set(kept, *attribute);
-        made.provenance = op.provenance;
         made.results.assign(op.results.begin(), op.results.begin() + static_cast<std::ptrdiff_t>(n));
         f_.ops.push_back(std::move(made));
-        report_.done("quantise_products", op.provenance.scope, "e5m2 times e4m3, the gradient of its weights");
+        report_.done("quantise_products", op.provenance.scope, of_gradients() + ", the gradient of its weights");
     }
 
     // Sums of dy as it was, which the product of it made on the way.
@@ -345,13 +412,14 @@ class BlockQuantiser {
     Function& f_;
     ScaledTensors& tensors_;
     const Fp8Options& options_;
+    const RecipeRow& of_recipe_;
     Report& report_;
     Builder b_;
     bool of_step_ = true;
     std::map<std::pair<ScaledTensor*, ScaledTensor::Part>, Value> inside_;
     std::vector<std::pair<Value, Value>> added_;          // arguments of the function, of the call
     std::vector<std::pair<ScaledTensor*, Value>> noted_;  // amaxes that the function gives
-    std::map<Value, Codes> gradients_;                    // by dy
+    std::map<Value, Copies> gradients_;                   // by dy
     std::map<Value, Value> replaced_;
 };
 
@@ -369,6 +437,15 @@ void quantise_blocks(Module& module, Function& entry, ScaledTensors& tensors, co
 }
 
 }  // namespace
+
+std::string_view name_of(Fp8Recipe recipe) {
+    return row_of(recipe).name;
+}
+
+std::span<const Fp8Recipe> fp8_recipes() {
+    static constexpr Fp8Recipe all[] = {Fp8Recipe::delayed, Fp8Recipe::current, Fp8Recipe::blockwise, Fp8Recipe::mxfp8};
+    return all;
+}
 
 Module quantise_products(Module module, const Fp8Options& options, Report& report) {
     if (options.compute != DType::bf16) {

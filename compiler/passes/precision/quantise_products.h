@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantise_products: the linear layers of blocks multiply numbers of eight bits, with delayed scaling.
+// quantise_products: the linear layers of blocks multiply numbers of eight bits.
 //
 // Requires what lower_precision leaves of a step in bf16. Takes the linear layers of functions that a loop runs for
 // each layer, or that are called, whose weights are the layer's own parameters; not those of the step's own functions,
@@ -7,7 +7,7 @@
 //
 //     %y = linear(%x, %w) : bf16[2,8,32]                          // x: bf16[2,8,16], w: bf16[32,16]
 //
-// becomes, in the forward pass,
+// becomes, in the forward pass, with delayed scaling,
 //
 //     %amax_x, %inverse_x, %q = fp8_quantise(%input_scale, %input_amax, %x) {copies = "plain", dtype = e4m3}
 //     %amax_w, %inverse_w, %wq = fp8_quantise(%weight_scale, %weight_amax, %w) {copies = "plain", dtype = e4m3}
@@ -20,18 +20,34 @@
 // each loop. Those of inputs and gradients are updated at the end of forward_backward, those of weights in `update`: a
 // weight has one scale for all micro-steps of a step. With ranks the amaxes are those of all ranks.
 //
+// The other recipes have no states: a tensor is quantised by its own amax (fp8_quantise_current), or each block of it
+// by its own (fp8_quantise_blocks, e4m3 throughout), wherever a product reads it, and products read those scales:
+//
+//     %scales_x, %q = fp8_quantise_blocks(%x) {blocks = "rows_of_128", copies = "plain", dtype = e4m3}
+//     %y = fp8_linear(%q, %wq, %scales_x, %scales_w) {blocks_a = "rows_of_128", blocks_b = "squares_of_128", …}
+//
 // Does not: move quantising into what makes a tensor, keep codes from forward to backward, or touch products of
-// `--fp8-skip`. A layer stays in bf16 where a dimension of its products is no multiple of 16, and says so.
+// `--fp8-skip`. A layer stays in bf16 where a dimension of its products is no multiple of 16 (MX: 32), and says
+// so.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
+#include "compiler/ir/dtype.h"
 #include "compiler/passes/pass_manager.h"
 
 namespace thunderc {
 
+// Transformer Engine's DelayedScaling, Float8CurrentScaling, Float8BlockScaling and MXFP8BlockScaling.
+enum class Fp8Recipe : std::uint8_t { delayed, current, blockwise, mxfp8 };
+std::string_view name_of(Fp8Recipe recipe);
+std::span<const Fp8Recipe> fp8_recipes();
+
 struct Fp8Options {
+    Fp8Recipe recipe = Fp8Recipe::delayed;
     DType compute = DType::bf16;   // of products; another one is refused
     std::int64_t history = 1024;   // amaxes that a scale follows from
     bool weight_gradients = true;  // their products too; else these stay as they are

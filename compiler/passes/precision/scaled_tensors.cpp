@@ -122,7 +122,7 @@ void ScaledTensors::update_scales(Function& step, Function& update, bool ranks) 
     std::vector<Value> inputs, gradients, weights;
     for (const ScaledTensor* tensor : of_role("input")) inputs.push_back(tensor->amax_after);
     for (const ScaledTensor* tensor : of_role("gradient")) gradients.push_back(tensor->amax_after);
-    if (ranks) {
+    if (ranks && !inputs.empty()) {
         std::vector<Value> all = inputs;
         all.insert(all.end(), gradients.begin(), gradients.end());
         Builder b(step);

@@ -128,6 +128,64 @@ TEST(QuantiseProducts, StatesAreArgumentsAndScalesAreUpdatedOnce) {
     EXPECT_EQ(all.find("fp8_reduce_amaxes"), std::string::npos);
 }
 
+// By a scale of its own: nothing is kept from step to step, so nothing comes in and goes out.
+TEST(QuantiseProducts, CurrentScalingHasNoStates) {
+    const std::string all = quantised(step(forward, backward), {.recipe = Fp8Recipe::current, .ranks = true});
+    EXPECT_EQ(body_of(all, "layer"),
+              R"(func @layer(%x: bf16[16,16], %w: bf16[32,16]) -> (%y, %x) {
+  %x_scale, %x_inverse, %x_e4m3 = fp8_quantise_current(%x) {copies = "plain", dtype = e4m3} : f32[], f32[], e4m3[16,16]
+  %up_weight_scale, %up_weight_inverse, %up_weight_e4m3 = fp8_quantise_current(%w) {copies = "plain", dtype = e4m3} : f32[], f32[], e4m3[32,16]
+  %u = fp8_linear(%x_e4m3, %up_weight_e4m3, %x_inverse, %up_weight_inverse) {dtype = bf16} : bf16[16,32]
+  %y = slice(%u) {axis = 1, begin = 0, end = 16, step = 1} : bf16[16,16])");
+    EXPECT_NE(all.find("%du_scale, %du_inverse, %du_e5m2, %du_e5m2_transposed = fp8_quantise_current(%du) "
+                       "{copies = \"both\", dtype = e5m2}"),
+              std::string::npos)
+        << all;
+    EXPECT_EQ(all.find("fp8_update_scales"), std::string::npos);
+    EXPECT_EQ(all.find("fp8_reduce_amaxes"), std::string::npos);
+    EXPECT_EQ(all.find("state \"fp8."), std::string::npos);
+}
+
+// Both copies of dy have blocks along what their product sums over; a weight's are squares.
+TEST(QuantiseProducts, BlocksHaveScalesOfTheirOwn) {
+    const std::string all = quantised(step(forward, backward), {.recipe = Fp8Recipe::blockwise});
+    EXPECT_EQ(
+        body_of(all, "layer_backward"),
+        R"(func @layer_backward(%dy: bf16[16,16], %x: bf16[16,16], %w: bf16[32,16], %g: f32[32,16], %first: bool[]) -> (%dx, %g_after) {
+  %du = concat(%dy, %dy) {axis = 1} : bf16[16,32]
+  %du_scales, %du_e4m3, %du_scales_transposed, %du_e4m3_transposed = fp8_quantise_blocks(%du) {blocks = "rows_of_128", copies = "both", dtype = e4m3} : f32[16,1], e4m3[16,32], f32[32,1], e4m3[32,16]
+  %up_weight_scales_transposed, %up_weight_e4m3_transposed = fp8_quantise_blocks(%w) {blocks = "squares_of_128", copies = "transposed", dtype = e4m3} : f32[1,1], e4m3[16,32]
+  %dx = fp8_linear(%du_e4m3, %up_weight_e4m3_transposed, %du_scales, %up_weight_scales_transposed) {blocks_a = "rows_of_128", blocks_b = "squares_of_128", dtype = bf16} : bf16[16,16]
+  %x_scales_transposed, %x_e4m3_transposed = fp8_quantise_blocks(%x) {blocks = "rows_of_128", copies = "transposed", dtype = e4m3} : f32[16,1], e4m3[16,16]
+  %dw = fp8_linear_backward_weight(%du_e4m3_transposed, %x_e4m3_transposed, %du_scales_transposed, %x_scales_transposed) {blocks_a = "rows_of_128", blocks_b = "rows_of_128", dtype = f32} : f32[32,16]
+  %g_after = accumulate_gradient(%g, %dw, %first) : f32[32,16])");
+    EXPECT_EQ(all.find("state \"fp8."), std::string::npos);
+}
+
+std::string twice_as_large(std::string text) {
+    for (const auto& [from, to] : {std::pair("16", "@"), std::pair("32", "64"), std::pair("@", "32")})
+        for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += 2) {
+            const char before = text[at - 1];
+            if (before == '[' || before == ',' || text.compare(at - 2, 2, "= ") == 0)
+                text.replace(at, std::string(from).size(), to);
+        }
+    return text;
+}
+
+TEST(QuantiseProducts, MxHasScalesOfEightBits) {
+    EXPECT_EQ(message_of(step(forward, backward), {.recipe = Fp8Recipe::mxfp8}),
+              "--fp8: no linear layer of the model's blocks can be quantised: 16 rows are no multiple of 32");
+    const std::string all = quantised(twice_as_large(step(forward, backward)), {.recipe = Fp8Recipe::mxfp8});
+    EXPECT_NE(all.find("%x_scales, %x_e4m3 = fp8_quantise_blocks(%x) {blocks = \"rows_of_32\", copies = \"plain\", "
+                       "dtype = e4m3} : e8m0[32,1], e4m3[32,32]"),
+              std::string::npos)
+        << all;
+    EXPECT_NE(all.find("%u = fp8_linear(%x_e4m3, %up_weight_e4m3, %x_scales, %up_weight_scales) "
+                       "{blocks_a = \"rows_of_32\", blocks_b = \"rows_of_32\", dtype = bf16} : bf16[32,64]"),
+              std::string::npos)
+        << all;
+}
+
 TEST(QuantiseProducts, RanksCompareAllAmaxesAtOnce) {
     const std::string all = quantised(step(forward, backward), {.ranks = true});
     EXPECT_NE(all.find("= fp8_reduce_amaxes(%fp8_up_input_amax_after, %fp8_up_gradient_amax_after)"), std::string::npos)

@@ -13,6 +13,7 @@
 
 #include "device/api.h"
 #include "device/fp8.h"
+#include "device/fp8_recipe.h"
 
 namespace thunder::testing {
 
@@ -87,7 +88,7 @@ void expect_quantised(const QuantiseCase& c, bool special, const Narrow& narrow,
         }
 }
 
-// The amax alone, which was smaller and larger before.
+// The amax alone, which was smaller and larger before; and what is quantised by it.
 template <template <typename> typename Memory, typename X, typename Narrow, typename Widen>
 void expect_amax(const QuantiseCase& c, const Narrow& narrow, const Widen& widen, Stream& stream) {
     std::vector<X> x0;
@@ -106,6 +107,25 @@ void expect_amax(const QuantiseCase& c, const Narrow& narrow, const Widen& widen
             stream);
         ASSERT_EQ(amax.data()[0], std::max(before, largest));
     }
+    // By that amax, whatever lay there before.
+    const float expected = current_scale(largest, fp8_largest<e4m3>(), false, 0);
+    Memory<float> scale("own_scale", std::vector<float>{7.F}), inverse("inverse", std::vector<float>{1e9F});
+    Memory<e4m3> q("q", std::vector<e4m3>(static_cast<std::size_t>(c.rows * c.width)));
+    fp8_quantise({.q = q.data(),
+                  .inverse = inverse.data(),
+                  .own_scale = scale.data(),
+                  .x = static_cast<const X*>(x.data()),
+                  .rows = c.rows,
+                  .width = c.width,
+                  .ld_x = c.ld},
+                 stream);
+    ASSERT_EQ(scale.data()[0], expected);
+    ASSERT_EQ(inverse.data()[0], 1 / expected);
+    for (std::int64_t i = 0; i < c.rows; ++i)
+        for (std::int64_t j = 0; j < c.width; ++j) {
+            const float number = widen(x0[static_cast<std::size_t>(i * c.ld + j)]);
+            ASSERT_EQ(q.data()[i * c.width + j].bits, quantised<e4m3>(number * expected).bits) << i << ", " << j;
+        }
 }
 
 struct ProductCase {

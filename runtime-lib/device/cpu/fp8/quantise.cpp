@@ -8,6 +8,7 @@
 #include "device/call_types.h"
 #include "device/cpu/elements.h"
 #include "device/describe.h"
+#include "device/fp8_own_scale.h"
 #include "device/fp8_recipe.h"
 #include "device/parallel.h"
 
@@ -68,6 +69,7 @@ void quantise(const Fp8Quantise& call) {
 }  // namespace
 
 void fp8_quantise(const Fp8Quantise& call, Stream& stream) {
+    if (call.own_scale) return fp8_quantise(with_own_scale(call, stream), stream);
     const Timed timed = timed_call("fp8_quantise", call, stream);
     check_types(call);
     if ((call.q ? call.q : call.q_transposed).dtype == DType::e5m2)

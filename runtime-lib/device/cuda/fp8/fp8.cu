@@ -7,6 +7,7 @@
 #include "device/cuda/driver/call.h"
 #include "device/cuda/fp8/fp8.cuh"
 #include "device/cuda/launch.h"
+#include "device/fp8_own_scale.h"
 
 namespace thunder {
 
@@ -111,6 +112,7 @@ void fp8_block_product(const Fp8BlockProduct& call, Stream& stream) {
 
 void fp8_quantise(const Fp8Quantise& call, Stream& stream) {
     if (call.rows <= 0 || call.width <= 0) return;
+    if (call.own_scale) return fp8_quantise(with_own_scale(call, stream), stream);
     issue("fp8_quantise", call, stream, [&] {
         check_types(call);
         const std::int64_t ld = call.ld_x == 0 ? call.width : call.ld_x;
