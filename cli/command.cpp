@@ -303,6 +303,21 @@ void DeviceOptions::set(EmitOptions& emit) const {
     emit.architectures = architectures;
 }
 
+void DeviceOptions::require_fp8(const std::string& recipe) const {
+    const std::optional<Fp8Recipe> known = parse_fp8_recipe(recipe);
+    if (!known || std::find(devices.begin(), devices.end(), "cuda") == devices.end()) return;
+    const int least = least_architecture(*known);
+    const auto multiplies = [least](const std::string& name) {
+        return std::stoi(name.substr(name.find('_') + 1)) >= least;
+    };
+    if (std::any_of(architectures.begin(), architectures.end(), multiplies)) return;
+    Diagnostic d;
+    d.message = fmt::format("--fp8 {}: {} {} no such products", recipe, fmt::join(architectures, ", "),
+                            architectures.size() == 1 ? "has" : "have");
+    d.help = fmt::format("GPUs from sm_{} on have: add one to --arch, or leave --fp8 out", least);
+    throw UsageError(std::move(d));
+}
+
 void leave_out_cuda(EmitOptions& emit, const Module& module) {
     const std::vector<std::string> names = user_functions_without_cuda(module);
     if (!emit.cuda || names.empty()) return;

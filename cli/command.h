@@ -67,7 +67,9 @@ struct DeviceOptions {
 
     void add_to(CLI::App& app);
     void set(EmitOptions& emit) const;  // after parsing; throws UsageError
-    std::string command_text() const;   // " --device cpu": those that are not the defaults
+    // The same where none of the GPUs that are asked for multiplies so.
+    void require_fp8(const std::string& recipe) const;
+    std::string command_text() const;  // " --device cpu": those that are not the defaults
 };
 
 // A program that calls functions of the user's without a form for GPUs is written for CPUs alone, with a note on

@@ -34,6 +34,7 @@ std::int64_t most_layers(const Module& module) {
 
 TrainingProgram training_program(const ModelOptions& model, const DeviceOptions& device, const RunDefaults& defaults,
                                  bool weights) {
+    device.require_fp8(model.compile.fp8);
     TrainingProgram out;
     Module raised;
     DType exported = DType::f32;  // what --dtype auto is; parameters are the step's by the pass compose_step

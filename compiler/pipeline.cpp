@@ -229,8 +229,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         list.require("quantise_products", [o](Module m, Report& r) {
             Fp8Options options;
             options.compute = compute_dtype(o, m);
-            for (const Fp8Recipe recipe : fp8_recipes())
-                if (name_of(recipe) == o.fp8) options.recipe = recipe;
+            options.recipe = parse_fp8_recipe(o.fp8).value();
             options.weight_gradients = o.fp8_wgrad == "fp8";
             options.ranks = o.mesh.communicates();
             options.skip = o.fp8_skip;

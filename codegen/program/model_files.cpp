@@ -195,6 +195,23 @@ std::string_view seed_comment(LossForm::Kind kind) {
     return "The trainer has set arenas_.loss_weights, summed over the step's micro-batches, and dloss to 1.";
 }
 
+// Where the scales come from by which tensors are quantised; "": none is.
+std::string scales_convention(const Module& module) {
+    const auto has = [&](std::string_view name) {
+        return std::any_of(module.functions.begin(), module.functions.end(), [&](const Function& f) {
+            return std::any_of(f.ops.begin(), f.ops.end(), [&](const Op& op) { return op.name == name; });
+        });
+    };
+    const std::string calls = "Products by `fp8_` calls read numbers of eight bits: ";
+    if (has("fp8_quantise"))
+        return calls +
+               "each tensor times its scale of `fp8.`, which follows from the largest |x| of before, in model.cpp. ";
+    if (has("fp8_quantise_current")) return calls + "each tensor times a scale that follows from its own largest |x|. ";
+    if (has("fp8_quantise_blocks"))
+        return calls + "each block of a tensor times a power of two, by its own largest |x|. ";
+    return "";
+}
+
 }  // namespace
 
 std::string formula_convention() {
@@ -211,13 +228,14 @@ std::string gradient_convention() {
 std::string precision_convention(const ProgramLayout& layout) {
     return fmt::format(
         "A kernel computes in f32 whatever it reads, and rounds once what it stores as {0}; products of {0} add up "
-        "in f32. Gradients of parameters are {1}. {2}README.md says why.",
+        "in f32. Gradients of parameters are {1}. {2}{3}README.md says why.",
         name_of(layout.compute_dtype()), name_of(layout.gradient_dtype()),
         layout.module().arena_bytes.contains("narrow_copies")
             ? fmt::format("Parameters are f32, `w.`; products read their {} copies, `w16.`, which the optimizer writes "
                           "with them. ",
                           name_of(layout.compute_dtype()))
-            : "");
+            : "",
+        scales_convention(layout.module()));
 }
 
 std::string bytes_text(std::int64_t bytes) {

@@ -122,10 +122,10 @@ OpDef update_scales() {
     def.call = [](const Op& op, const Function& f) {
         const std::size_t n = op.results.size() / 3;
         const std::span<const Value> scales = std::span(op.results).first(n);
-        RuntimeCall call{
-            "fp8_update_scales",
-            {from_first("scale", 0), from_first("history", 2 * n), from_first("amax", n)},
-            op.attributes.string("of", "") + ": their scales for the next time, by the largest amaxes so far"};
+        RuntimeCall call{"fp8_update_scales",
+                         {from_first("scale", 0), from_first("history", 2 * n), from_first("amax", n)},
+                         fmt::format("{}: their scales for the next time, by the largest of the last {} amaxes",
+                                     op.attributes.string("of", ""), f.type(op.results[2 * n]).elements())};
         if (op.attributes.boolean("latest", false)) call.fields.push_back(literal_field("latest", std::string("true")));
         call.fields.push_back(literal_field("largest", float_literal(op.attributes.number("largest"))));
         call.fields.push_back(literal_field("tensors", member_count(f, scales)));

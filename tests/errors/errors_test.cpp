@@ -220,6 +220,33 @@ TEST_F(Errors, OfPrecision) {
         2);
 }
 
+TEST_F(Errors, OfFp8) {
+    const std::string train = "train fixtures/llama2/noopt.logits.onnx -o out ", bf16 = train + "--dtype bf16 ";
+    expect_failure(train + "--fp8 delayed",
+                   "--fp8 is for a step in bf16, and this one is in f32\nhelp: add --dtype bf16, or leave --fp8 out",
+                   2);
+    expect_failure(
+        bf16 + "--fp8 tensorwise",
+        "--fp8: tensorwise is not among delayed, current, blockwise, mxfp8\nhelp: thunderc train --help shows "
+        "what it takes",
+        2);
+    expect_failure(bf16 + "--fp8 delayed --arch sm_80",
+                   "--fp8 delayed: sm_80 has no such products\nhelp: GPUs from sm_89 on have: add one to --arch, or "
+                   "leave --fp8 out",
+                   2);
+    expect_failure(
+        bf16 + "--fp8 mxfp8 --arch sm_90a,sm_80",
+        "--fp8 mxfp8: sm_90a, sm_80 have no such products\nhelp: GPUs from sm_100 on have: add one to --arch, "
+        "or leave --fp8 out",
+        2);
+    expect_failure(bf16 + "--fp8 mxfp8",
+                   "--fp8: no linear layer of the model's blocks can be quantised: 16 rows are no multiple of 32\n"
+                   "  module: model.layers.{0..1}.self_attn.{q,k,v}_proj\nhelp: leave --fp8 out; docs/numerics.md says "
+                   "which layers are taken");
+    expect_failure(bf16 + "--fp8 delayed --fp8-skip '('",
+                   "--fp8-skip \"(\" is not a regular expression\nhelp: for example: --fp8-skip 'mlp\\.down_proj$'", 2);
+}
+
 TEST_F(Errors, OfChosenParameters) {
     const std::string train = "train fixtures/llama2/dynamo.logits.onnx -o out ";
     for (const std::string flag : {"--freeze", "--train-only"})

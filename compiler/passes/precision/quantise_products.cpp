@@ -27,14 +27,15 @@ struct RecipeRow {
     Fp8Recipe recipe;
     std::string_view name, says;
     std::int64_t multiple;  // what FP8 products of GPUs take, in each dimension
+    int architecture;       // the first that has them
     DType gradient;
     const char *rows, *weights;  // blocks of activations and gradients, and of weights; "": one scale for all
 };
 constexpr RecipeRow recipes[] = {
-    {Fp8Recipe::delayed, "delayed", "delayed scaling", 16, DType::e5m2, "", ""},
-    {Fp8Recipe::current, "current", "current scaling", 16, DType::e5m2, "", ""},
-    {Fp8Recipe::blockwise, "blockwise", "blocks of 128", 16, DType::e4m3, "rows_of_128", "squares_of_128"},
-    {Fp8Recipe::mxfp8, "mxfp8", "MX", 32, DType::e4m3, "rows_of_32", "rows_of_32"},
+    {Fp8Recipe::delayed, "delayed", "delayed scaling", 16, 89, DType::e5m2, "", ""},
+    {Fp8Recipe::current, "current", "current scaling", 16, 89, DType::e5m2, "", ""},
+    {Fp8Recipe::blockwise, "blockwise", "blocks of 128", 16, 90, DType::e4m3, "rows_of_128", "squares_of_128"},
+    {Fp8Recipe::mxfp8, "mxfp8", "MX", 32, 100, DType::e4m3, "rows_of_32", "rows_of_32"},
 };
 const RecipeRow& row_of(Fp8Recipe recipe) {
     return recipes[static_cast<std::size_t>(recipe)];
@@ -445,6 +446,16 @@ std::string_view name_of(Fp8Recipe recipe) {
 std::span<const Fp8Recipe> fp8_recipes() {
     static constexpr Fp8Recipe all[] = {Fp8Recipe::delayed, Fp8Recipe::current, Fp8Recipe::blockwise, Fp8Recipe::mxfp8};
     return all;
+}
+
+std::optional<Fp8Recipe> parse_fp8_recipe(std::string_view name) {
+    for (const RecipeRow& row : recipes)
+        if (row.name == name) return row.recipe;
+    return std::nullopt;
+}
+
+int least_architecture(Fp8Recipe recipe) {
+    return row_of(recipe).architecture;
 }
 
 Module quantise_products(Module module, const Fp8Options& options, Report& report) {

@@ -32,6 +32,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,9 @@ namespace thunderc {
 enum class Fp8Recipe : std::uint8_t { delayed, current, blockwise, mxfp8 };
 std::string_view name_of(Fp8Recipe recipe);
 std::span<const Fp8Recipe> fp8_recipes();
+std::optional<Fp8Recipe> parse_fp8_recipe(std::string_view name);
+// The first GPUs whose tensor cores multiply so: 90 of sm_90a.
+int least_architecture(Fp8Recipe recipe);
 
 struct Fp8Options {
     Fp8Recipe recipe = Fp8Recipe::delayed;

@@ -1,0 +1,229 @@
+// model.cpp: a training step of noopt.logits.
+// A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
+// before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
+// "dx =" says that a call overwrites a gradient. Those of parameters are made whole, and overwritten in each
+// micro-step; reduce_scatter adds this rank's piece of them, summed over the ranks, to its sum over micro-steps, which
+// the first one begins: WriteMode::overwrite.
+#include "model.h"
+
+#include "comm/collectives.h"    // what ranks say to each other
+#include "kernels.h"             // the kernels generated for this model
+#include "comm/collectives.h"    // what ranks say to each other
+#include "optim/global_norm.h"   // the norm of all gradients
+#include "optim/step_scalars.h"  // what changes from step to step, on the device
+#include "optim/update.h"        // one pass over all parameters
+
+using namespace thunder;
+
+void Model::forward([[maybe_unused]] MicroStep micro_step) {
+    [[maybe_unused]] const WriteMode mode = micro_step.mode;
+    [[maybe_unused]] Stream& stream = streams_.compute;
+    [[maybe_unused]] Stream& gather = *streams_.communication[0];  // shards of parameters are gathered on it
+    const Range range("forward");  // as a GPU's profilers show it
+
+    namespace offset = layout::forward_backward;
+
+    // the micro-batch
+    const std::int64_t* const input_ids = at<std::int64_t>(arenas_.batch, offset::input_ids);  // (B,T)
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
+
+    // parameters, gathered
+    const bf16* const w16_embed_tokens = at<bf16>(arenas_.gathered, offset::w16_embed_tokens);  // (V,C)
+    const float* const w_norm = at<float>(arenas_.gathered, offset::w_norm);  // (C)
+    const bf16* const w16_lm_head = at<bf16>(arenas_.gathered, offset::w16_lm_head);  // (V,C)
+
+    // kept from forward to backward
+    bf16* const embed_tokens = at<bf16>(arenas_.saved, offset::embed_tokens);  // (B,T,C)
+    bf16* const residual = at<bf16>(arenas_.saved, offset::residual);  // (B,T,C)
+
+    // activations, in memory that is reused
+    float* const rstd = at<float>(arenas_.scratch, offset::rstd);  // (B,T,1)
+    bf16* const norm = at<bf16>(arenas_.scratch, offset::norm);  // (B,T,C)
+    bf16* const lm_head = at<bf16>(arenas_.scratch, offset::lm_head);  // (B,T,V)
+    float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
+    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B*T)
+
+    stream.record(begin_);
+    gather.wait(begin_);
+    if (mode == WriteMode::overwrite) {
+        // model.embed_tokens: gathered in the first micro-step of a step; overlaps computation that does not need it
+        all_gather(arenas_, unit::model_embed_tokens, gather);
+    }
+    gather.record(model_embed_tokens_done_);
+    if (mode == WriteMode::overwrite) {
+        // all vectors: gathered in the first micro-step of a step; overlaps computation that does not need it
+        all_gather(arenas_, unit::norms, gather);
+    }
+    gather.record(norms_done_);
+    // gathering the first layer of the loop below overlaps the computation before it
+    const auto gather_layers = [&](std::int64_t layer) {
+        all_gather(arenas_, unit::layers, layer, gather);
+        gather.record(layers_done_[layer % 2]);
+    };
+    gather_layers(0);
+    if (mode == WriteMode::overwrite) {
+        // lm_head: gathered in the first micro-step of a step; overlaps computation that does not need it
+        all_gather(arenas_, unit::lm_head, gather);
+    }
+    gather.record(lm_head_done_);
+    // the next call reads model.embed_tokens
+    stream.wait(model_embed_tokens_done_);
+    // model.embed_tokens: y = rows of the table by id
+    embedding_forward({.y = embed_tokens, .weight = w16_embed_tokens, .ids = input_ids, .rows = B * T, .entries = V,
+        .width = C}, stream);
+    // the loop below reads all vectors
+    stream.wait(norms_done_);
+
+    // x (B,T,C), one slot more than layers: slot 0 is embed_tokens, slot L residual
+    const auto x_slot = [this](std::int64_t slot) {
+        return at<bf16>(arenas_.saved, offset::x_slot + slot * offset::x_slot_stride);
+    };
+    for (std::int64_t layer = 0; layer < L; ++layer) {
+        // model.layers.{0..1}: overlaps the layer that is computed before it; each layer has memory of its own
+        if (layer + 1 < L) gather_layers(layer + 1);
+        // the call reads this layer's weights
+        stream.wait(layers_done_[layer % 2]);
+        decoder_layer_forward(arenas_, x_slot(layer + 1), x_slot(layer), decoder_layer_weights(arenas_, layer),
+            decoder_layer_narrow_copies(arenas_, layer), decoder_layer_scaling(arenas_, layer),
+            decoder_layer_saved(arenas_, layer), arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
+    }
+
+    // model.norm: rstd = rsqrt(mean_C(residual^2) + 1e-05); norm = residual * rstd * w_norm
+    rms_norm_forward(rstd, norm, residual, w_norm, stream);
+    // the next call reads lm_head
+    stream.wait(lm_head_done_);
+    // lm_head: y = x Wᵀ
+    linear_forward({.y = lm_head, .x = norm, .weight = w16_lm_head, .rows = B * T, .in = C, .out = V}, stream);
+    // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
+    cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = lm_head, .labels = labels, .ignore_index = -100,
+        .rows = B * T, .classes = V}, stream);
+    // scalars->loss_sum += loss
+    add_to_loss_sum(&arenas_.scalars->loss_sum, loss, stream);
+}
+
+void Model::backward([[maybe_unused]] MicroStep micro_step) {
+    [[maybe_unused]] const WriteMode mode = micro_step.mode;
+    [[maybe_unused]] Stream& stream = streams_.compute;
+    [[maybe_unused]] Stream& gather = *streams_.communication[0];  // shards of parameters are gathered on it
+    [[maybe_unused]] Stream& reduce = *streams_.communication[1];  // gradients are summed over the ranks that share a copy on it
+    const Range range("backward");  // as a GPU's profilers show it
+    // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
+
+    namespace offset = layout::forward_backward;
+
+    // the micro-batch
+    const std::int64_t* const input_ids = at<std::int64_t>(arenas_.batch, offset::input_ids);  // (B,T)
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
+
+    // parameters, gathered
+    const float* const w_norm = at<float>(arenas_.gathered, offset::w_norm);  // (C)
+    const bf16* const w16_lm_head = at<bf16>(arenas_.gathered, offset::w16_lm_head);  // (V,C)
+
+    // their gradients, of this rank alone
+    float* const g_lm_head = at<float>(arenas_.unit_gradients, offset::g_lm_head);  // (V,C)
+    float* const g_norm = at<float>(arenas_.unit_gradients, offset::g_norm);  // (C)
+    float* const g_embed_tokens = at<float>(arenas_.unit_gradients, offset::g_embed_tokens);  // (V,C)
+
+    // kept from forward to backward
+    bf16* const residual = at<bf16>(arenas_.saved, offset::residual);  // (B,T,C)
+
+    // activations, in memory that is reused
+    float* const rstd = at<float>(arenas_.scratch, offset::rstd);  // (B,T,1)
+    bf16* const norm = at<bf16>(arenas_.scratch, offset::norm);  // (B,T,C)
+    bf16* const lm_head = at<bf16>(arenas_.scratch, offset::lm_head);  // (B,T,V)
+    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B*T)
+    bf16* const dlm_head = at<bf16>(arenas_.scratch, offset::dlm_head);  // (B*T,V)
+    bf16* const dnorm = at<bf16>(arenas_.scratch, offset::dnorm);  // (B,T,C)
+    bf16* const dresidual = at<bf16>(arenas_.scratch, offset::dresidual);  // (B,T,C)
+    bf16* const dembed_tokens = at<bf16>(arenas_.scratch, offset::dembed_tokens);  // (B,T,C)
+
+    // loss: dlogits = (softmax(logits) - one_hot(label)) dloss
+    cross_entropy_backward({.dlogits = dlm_head, .logits = lm_head, .labels = labels, .lse = loss_lse,
+        .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B * T, .classes = V}, stream);
+    // lm_head: dx = dy W
+    linear_backward_input({.dx = dnorm, .dy = dlm_head, .weight = w16_lm_head, .rows = B * T, .in = C, .out = V},
+        stream);
+    // lm_head: dW = dyᵀ x
+    linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .mode = WriteMode::overwrite,
+        .rows = B * T, .in = C, .out = V}, stream);
+    // gradients of lm_head: complete; their sum over ranks overlaps the rest of backward
+    stream.record(lm_head_gradients_ready_);
+    reduce.wait(lm_head_gradients_ready_);
+    reduce_scatter(arenas_, unit::lm_head_gradients, mode, reduce);
+    // model.norm:
+    //   dresidual = rstd * (dnormed - normed * mean_C(dnormed * normed))
+    //   g_norm = sum_{B,T}(dnorm * normed)
+    //   where dnormed = dnorm * w_norm
+    //   where normed = residual * rstd
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, WriteMode::overwrite, stream);
+
+    // dy (B,T,C), in two slots by turns: slot 0 is dresidual, slot L dembed_tokens
+    const auto dy_slot = [this](std::int64_t slot) {
+        return at<bf16>(arenas_.scratch, offset::dy_slot + slot % 2 * offset::dy_slot_stride);
+    };
+    for (std::int64_t layer = L - 1; layer >= 0; --layer) {
+        decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
+            decoder_layer_weights(arenas_, layer), decoder_layer_narrow_copies(arenas_, layer),
+            decoder_layer_gradients(arenas_, layer), decoder_layer_scaling(arenas_, layer),
+            arenas_.scratch + offset::decoder_layer_backward_scratch, WriteMode::overwrite, stream);
+        // gradients of model.layers.{0..1}: complete with this layer; their sum over ranks overlaps the layers that
+        // come next
+        stream.record(layers_gradients_ready_);
+        reduce.wait(layers_gradients_ready_);
+        reduce_scatter(arenas_, unit::layers_gradients, layer, mode, reduce);
+    }
+
+    // gradients of all vectors: complete; their sum over ranks overlaps the rest of backward
+    stream.record(norms_gradients_ready_);
+    reduce.wait(norms_gradients_ready_);
+    reduce_scatter(arenas_, unit::norms_gradients, mode, reduce);
+    // model.embed_tokens: dW = rows of dy by id
+    embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .mode = WriteMode::overwrite,
+        .rows = B * T, .entries = V, .width = C}, stream);
+    // gradients of model.embed_tokens: complete, and backward ends with them: nothing is left for their sum over ranks
+    // to overlap
+    stream.record(model_embed_tokens_gradients_ready_);
+    reduce.wait(model_embed_tokens_gradients_ready_);
+    reduce_scatter(arenas_, unit::model_embed_tokens_gradients, mode, reduce);
+    reduce.record(model_embed_tokens_gradients_done_);
+    // the largest amax of all ranks, from which all have the same scales
+    all_reduce_max({.buffer = at<float>(arenas_.scaling, 0), .elements = 12, .group = Group::world}, stream);
+    // inputs: their scales for the next time, by the largest of the last 1024 amaxes
+    fp8_update_scales({.scale = at<float>(arenas_.scaling, 72), .history = at<float>(arenas_.scaling, 144),
+        .amax = at<float>(arenas_.scaling, 0), .largest = 448.0F, .tensors = 6, .length = 1024}, stream);
+    // gradients: their scales for the next time, by the largest of the last 1024 amaxes
+    fp8_update_scales({.scale = at<float>(arenas_.scaling, 96), .history = at<float>(arenas_.scaling, 24720),
+        .amax = at<float>(arenas_.scaling, 24), .largest = 57344.0F, .tensors = 6, .length = 1024}, stream);
+    // the update reads the summed gradients; what a stream sends last is there last
+    stream.wait(model_embed_tokens_gradients_done_);
+}
+
+void Model::loss_weight() {
+    [[maybe_unused]] Stream& stream = streams_.compute;
+    const Range range("loss_weight");  // as a GPU's profilers show it
+
+    namespace offset = layout::loss_weight;
+
+    // the micro-batch
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
+
+    // loss: scalars->loss_weight += sum(labels != -100)
+    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, stream);
+}
+
+void Model::update() {
+    [[maybe_unused]] Stream& stream = streams_.compute;
+    const Range range("update");  // as a GPU's profilers show it
+
+    // the norm of all gradients, of which each rank has a piece, and the factor that clips them
+    sharded_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
+        .elements = PARAMETER_ELEMENTS, .group = Group::shard}, stream);
+    // AdamW on all parameters and their bf16 copies, in one pass over memory; states: first_moment, second_moment
+    adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
+        .states = {at<float>(arenas_.optimizer, 0), at<float>(arenas_.optimizer, PARAMETER_ELEMENTS * 4)},
+        .narrow_copies = at<bf16>(arenas_.narrow_copies, 0), .segments = arenas_.segments, .scalars = arenas_.scalars},
+        stream);
+    // weights: their scales for the next time, by the largest of the last 1024 amaxes
+    fp8_update_scales({.scale = at<float>(arenas_.scaling, 120), .history = at<float>(arenas_.scaling, 49296),
+        .amax = at<float>(arenas_.scaling, 48), .largest = 448.0F, .tensors = 6, .length = 1024}, stream);
+}
