@@ -140,7 +140,7 @@ class TokenSamples : public Samples {
         if (apart && !has_role(TokenRole::documents, true))
             lines.emplace_back(
                 "note: attention looks back into the documents before: the program has no input that keeps them "
-                "apart (--map INPUT=documents, of booleans [batch, 1, positions, positions], or of numbers of "
+                "apart (--map INPUT=documents, of booleans or f32 [batch, 1, positions, positions], or of numbers of "
                 "documents [batch, positions])");
         return lines;
     }
