@@ -183,7 +183,7 @@ OpDef slice() {
         require(step > 0, fmt::format("a step of {} is not positive", step));
         require(0 <= begin && begin <= end && end <= y.dims[axis],
                 fmt::format("{}:{} is not within axis {} of {}", begin, end, axis, to_string(y)));
-        y.dims[axis] = (end - begin + step - 1) / step;
+        y.dims[axis] = begin == end ? 0 : (end - begin - 1) / step + 1;
         return std::vector<Type>{std::move(y)};
     };
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {

@@ -64,6 +64,8 @@ struct OpImporter {
 inline constexpr OpImporter::Memory own_memory = OpImporter::Memory::own, view = OpImporter::Memory::shared;
 inline constexpr OpImporter::Numbers moved = OpImporter::Numbers::moved, computed = OpImporter::Numbers::computed;
 
+inline constexpr std::size_t most_dimensions = 64;  // of a tensor, as torch has it
+
 // Names of nodes, modules and parameters stand in comments of generated text: what would end one is spelled.
 std::string plain(std::string text);
 
@@ -160,6 +162,11 @@ class Node {
     Value tensor(std::string_view name);  // fails where absent
     Value tensor(std::string_view name, DType dtype) { return b().cast(tensor(name), dtype); }
     Type type(std::string_view name) { return importer_.type(tensor(name)); }
+    // A tensor's shape, of `least` to `most` dimensions, or it fails: files that PyTorch did not write have others.
+    Dims shape(std::string_view name, std::size_t least, std::size_t most);
+    Dims shape(std::string_view name, std::size_t rank) { return shape(name, rank, rank); }
+    // A tensor of floating point, of which something is computed that has fractions; else it fails.
+    Value fractions(std::string_view name);
     // A tensor, or a number as one without dimensions, of this type.
     Value operand(std::string_view name, DType dtype);
     std::vector<Value> tensors(std::string_view name);

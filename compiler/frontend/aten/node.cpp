@@ -47,6 +47,22 @@ Value Node::tensor(std::string_view name) {
     return importer_.find(found->text).value;
 }
 
+Dims Node::shape(std::string_view name, std::size_t least, std::size_t most) {
+    const Type of = type(name);
+    if (of.dims.size() < least || of.dims.size() > most)
+        fail(fmt::format("\"{}\" of {} has {} dimensions", name, call_.target, of.dims.size()), {},
+             least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most), to_string(of));
+    return of.dims;
+}
+
+Value Node::fractions(std::string_view name) {
+    const Value v = tensor(name);
+    if (!is_float(importer_.type(v).dtype))
+        fail(fmt::format("\"{}\" of {} is no tensor of floating point", name, call_.target),
+             "convert it in the model: x.float()", {}, to_string(importer_.type(v)));
+    return v;
+}
+
 Value Node::operand(std::string_view name, DType dtype) {
     if (is_tensor(name)) return tensor(name, dtype);
     const Argument* found = argument(name);

@@ -59,7 +59,9 @@ void leaky_relu_op(Node& n) {
         const Dims dims = b.type(x).dims;
         if (b.type(w).elements() == 1) {
             w = b.reshape(w, {});
-        } else if (b.type(w).rank() == 1) {
+        } else {
+            n.shape("weight", 1);
+            n.shape(n.has("self") ? "self" : "input", 1, most_dimensions);
             Dims column(dims.size(), 1);
             column[dims.size() > 1 ? 1 : 0] = b.type(w).dims[0];
             w = b.reshape(w, column);

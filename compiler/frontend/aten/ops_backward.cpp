@@ -13,9 +13,10 @@ namespace {
 void embedding_gradient(Node& n) {
     Builder& b = n.b();
     const Type type = n.type("grad_output");
-    const std::int64_t rows = n.integer("num_weights"), width = type.dims.back(),
-                       padding = n.integer("padding_idx", -1);
-    const std::int64_t count = n.type("indices").elements();
+    const Dims ids_dims = n.type("indices").dims, dims = n.shape("grad_output", ids_dims.size() + 1);
+    const std::int64_t rows = n.integer("num_weights"), width = dims.back(), padding = n.integer("padding_idx", -1);
+    const std::int64_t count = element_count(ids_dims);
+    if (!countable({rows, width})) n.fail(fmt::format("{} of a table of {} rows", n.call().target, rows));
     if (n.boolean("scale_grad_by_freq", false)) n.fail("gradients by frequency are not supported");
     const Value ids = b.reshape(n.tensor("indices", DType::i64), {count, 1});
     Value updates = b.reshape(n.tensor("grad_output"), {count, width});
@@ -51,6 +52,7 @@ void layer_norm_gradient(Node& n) {
 void group_norm_gradient(Node& n) {
     Builder& b = n.b();
     const Type type = n.type("input");
+    n.shape("input", 2, most_dimensions);
     const std::int64_t batch = type.dims[0], channels = type.dims[1], groups = n.integer("group");
     if (groups < 1 || channels % groups != 0) n.fail(fmt::format("{} channels are not {} groups", channels, groups));
     const std::int64_t places = batch * channels == 0 ? 0 : type.elements() / (batch * channels);

@@ -25,8 +25,8 @@ Bags bags_of(Node& n, std::int64_t items) {
     Builder& b = n.b();
     Bags out;
     out.items = items;
-    out.count = n.type("offsets").elements() - (n.boolean("include_last_offset", false) ? 1 : 0);
-    if (out.count < 0) n.fail(fmt::format("{} has no offsets", n.call().target));
+    out.count = n.shape("offsets", 1)[0] - (n.boolean("include_last_offset", false) ? 1 : 0);
+    if (out.count < 0 || !n.is_whole("offsets")) n.fail(fmt::format("{} has no offsets", n.call().target));
     if (const Tensor* offsets = n.known("offsets")) {
         out.begins.assign(offsets->i.begin(), offsets->i.begin() + static_cast<std::ptrdiff_t>(out.count));
         std::int64_t least = 0;
@@ -78,6 +78,7 @@ Value largest(Node& n, const Bags& bags, Value rows, std::int64_t width) {
 // Modes by their numbers: sum, mean, max.
 void embedding_bag_op(Node& n) {
     Builder& b = n.b();
+    n.shape("weight", 2);
     const Type table = n.type("weight");
     const std::int64_t items = n.type("indices").elements(), width = table.dims[1];
     const std::int64_t mode = n.integer("mode", 0), padding = n.integer("padding_idx", -1);

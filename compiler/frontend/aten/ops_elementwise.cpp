@@ -210,7 +210,13 @@ void angle_of_two(Node& n) {
 void complex_numbers(Node& n) {
     Builder& b = n.b();
     const std::string op = n.op();
-    if (op == "view_as_complex") return n.give(complex_of_pairs(b, n.tensor("self")));
+    if (op == "view_as_complex") {
+        const Dims dims = n.shape("self", 1, most_dimensions);
+        if (dims.back() != 2)
+            n.fail(fmt::format("{} of pairs of {} numbers", n.call().target, dims.back()), {}, "2",
+                   to_string(n.type("self")));
+        return n.give(complex_of_pairs(b, n.fractions("self")));
+    }
     if (op == "complex") {
         const Dims real = n.type("real").dims, dims = broadcast(real, n.type("imag").dims).value_or(real);
         return n.give(complex_of(b.broadcast_to(n.tensor("real"), dims), b.broadcast_to(n.tensor("imag"), dims)));

@@ -24,18 +24,25 @@ struct Transform {
     bool both_halves = false;  // of a real signal the whole spectrum
 };
 
+// A tensor, of real or of complex numbers.
+Binding operand_of(Node& n) {
+    const Argument* given = n.argument("self");
+    Binding value = given == nullptr ? Binding{} : n.importer().resolve(*given);
+    if (value.kind != Binding::Kind::tensor && value.kind != Binding::Kind::complex)
+        n.fail(fmt::format("{} has no tensor \"self\"", n.call().target), "the program is damaged: save it again");
+    return value;
+}
+
 // Numbers with their parts in a last dimension: one of real tensors, two of complex ones.
 Value with_parts(Node& n) {
     Builder& b = n.b();
-    const Argument* given = n.argument("self");
-    const Binding value = given == nullptr ? Binding{} : n.importer().resolve(*given);
+    const Binding value = operand_of(n);
     const auto column = [&](Value v) {
         Dims dims = b.type(v).dims;
         dims.push_back(1);
         return b.reshape(is_float(b.type(v).dtype) ? v : b.cast(v, DType::f32), dims);
     };
     if (value.kind == Binding::Kind::tensor) return column(value.value);
-    if (value.kind != Binding::Kind::complex) n.fail(fmt::format("{} has no tensor \"self\"", n.call().target));
     const Value real = column(value.items[0].value), imaginary = column(value.items[1].value);
     return b.op("concat", {real, imaginary}, {{"axis", b.type(real).rank() - 1}});
 }
@@ -98,8 +105,7 @@ void give_transformed(Node& n, const Transform& t) {
 }
 
 Dims shape_of_operand(Node& n) {
-    const Argument* given = n.argument("self");
-    const Binding value = given == nullptr ? Binding{} : n.importer().resolve(*given);
+    const Binding value = operand_of(n);
     const bool complex = value.kind == Binding::Kind::complex;
     return n.importer().type(complex ? value.items[0].value : value.value).dims;
 }
@@ -140,8 +146,8 @@ void named_transform(Node& n) {
             axes.push_back(d);
     if (axes.empty()) axes = plane ? Dims{-2, -1} : Dims{-1};
     for (std::size_t k = 0; k < axes.size(); ++k) {
-        t.axes.push_back(n.axis(axes[k], rank));
-        const std::int64_t there = rank == 0 ? 1 : dims[static_cast<std::size_t>(t.axes.back())];
+        t.axes.push_back(n.dimension(axes[k], rank));
+        const std::int64_t there = dims[static_cast<std::size_t>(t.axes.back())];
         const bool half = t.form == Form::from_half && k + 1 == axes.size();
         const std::int64_t said = k < given.size() ? given[k] : -1;
         t.lengths.push_back(said >= 0 ? said : half ? 2 * (there - 1) : there);

@@ -2,6 +2,7 @@
 // Graphs within the graph, stops of the gradient, and what is asserted.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -80,7 +81,7 @@ void give_all(Node& n, const std::vector<Binding>& values) {
 
 // (condition, graph, graph, operands): the one that is taken.
 void condition(Node& n) {
-    const std::optional<bool> taken = truth_of(n, n.importer().resolve(*n.at(0)));
+    const std::optional<bool> taken = n.at(0) == nullptr ? std::nullopt : truth_of(n, n.importer().resolve(*n.at(0)));
     if (!taken)
         n.fail("which branch of torch.cond is taken depends on the data",
                "compute both and choose with torch.where: a program has the same steps for all data");
@@ -98,8 +99,13 @@ void scan_op(Node& n) {
     std::vector<Binding> carried = list_at(n, 1);
     const std::vector<Binding> rows = list_at(n, 2), others = list_at(n, 3);
     const std::size_t state = carried.size();
+    const auto is_row = [&](const Binding& all) {
+        return all.kind == Binding::Kind::tensor && b.type(all.value).rank() > 0;
+    };
     if (rows.empty()) n.fail("scan of nothing");
-    const std::int64_t steps = b.type(rows.front().value).dims.at(0);
+    if (!std::all_of(rows.begin(), rows.end(), is_row))
+        n.fail("scan of what has no rows", "the program is damaged: save it again");
+    const std::int64_t steps = b.type(rows.front().value).dims[0];
     if (steps > most_steps || steps < 1) n.fail(fmt::format("a scan of {} steps", steps));
     std::vector<std::vector<Value>> results;
     for (std::int64_t step = 0; step < steps; ++step) {
@@ -115,6 +121,8 @@ void scan_op(Node& n) {
         carried.assign(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(state));
         results.resize(outputs.size() - state);
         for (std::size_t k = 0; k < results.size(); ++k) {
+            if (outputs[state + k].kind != Binding::Kind::tensor)
+                n.fail("a result of a scan is no tensor", "the program is damaged: save it again");
             Dims dims = b.type(outputs[state + k].value).dims;
             dims.insert(dims.begin(), 1);
             results[k].push_back(b.reshape(outputs[state + k].value, dims));

@@ -13,7 +13,7 @@ namespace {
 
 void embedding_op(Node& n) {
     const Value table = n.tensor("weight");
-    const std::int64_t rows = n.type("weight").dims.front(), padding = n.integer("padding_idx", -1);
+    const std::int64_t rows = n.shape("weight", 2)[0], padding = n.integer("padding_idx", -1);
     if (n.boolean("sparse", false))
         n.importer().report().done("embedding", n.call().name, "its gradient is dense here");
     Attributes attributes{{"axis", std::int64_t{0}}};

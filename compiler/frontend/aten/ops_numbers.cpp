@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "compiler/frontend/aten/importer.h"
 
@@ -75,16 +76,18 @@ void of_numbers(Node& n) {
         std::none_of(x.begin(), x.end(), [](const Binding& v) { return v.kind == Binding::Kind::number; });
     if (x.size() == 1) {
         const double v = x[0].number;
-        if (op == "neg") return whole ? give(-x[0].integer) : give(-v);
+        const bool has_opposite = x[0].integer != std::numeric_limits<std::int64_t>::min();
+        if (op == "neg" && (!whole || has_opposite)) return whole ? give(-x[0].integer) : give(-v);
         if (op == "pos") return n.give(x[0]);
         if (op == "not" || op == "not_") return give(v == 0);
         if (op == "sqrt") return give(std::sqrt(v));
         if (op == "float") return give(v);
+        if (op == "abs" && (!whole || has_opposite)) return whole ? give(std::abs(x[0].integer)) : give(std::abs(v));
+        if (!(std::abs(v) < 0x1p63)) n.fail(fmt::format("{} of {} is no whole number", n.call().target, v));
         if (op == "floor") return give(static_cast<std::int64_t>(std::floor(v)));
         if (op == "ceil") return give(static_cast<std::int64_t>(std::ceil(v)));
         if (op == "int" || op == "trunc") return give(static_cast<std::int64_t>(v));
         if (op == "round") return give(static_cast<std::int64_t>(std::nearbyint(v)));
-        if (op == "abs") return whole ? give(std::abs(x[0].integer)) : give(std::abs(v));
     }
     if (x.size() == 3 && op == "ite") return n.give(x[0].integer != 0 ? x[1] : x[2]);
     if (x.size() == 2) {

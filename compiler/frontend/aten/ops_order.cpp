@@ -56,7 +56,9 @@ void median_op(Node& n) {
 }
 
 void kth_value(Node& n) {
-    give_place(n, n.integer("k") - 1);
+    const std::int64_t k = n.integer("k");
+    if (k < 1) n.fail(fmt::format("{} of k = {}", n.call().target, k), {}, "1 or more");
+    give_place(n, k - 1);
 }
 
 // Between two elements next to one another, by how near each is.

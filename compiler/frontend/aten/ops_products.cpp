@@ -59,7 +59,7 @@ void add_matrix_product(Node& n) {
 
 void outer_product(Node& n) {
     Builder& b = n.b();
-    const Dims x = n.type("self").dims, y = n.type("vec2").dims;
+    const Dims x = n.shape("self", 1), y = n.shape("vec2", 1);
     n.give(b.mul(b.reshape(n.tensor("self"), {x[0], 1}), b.reshape(n.tensor("vec2"), {1, y[0]})));
 }
 

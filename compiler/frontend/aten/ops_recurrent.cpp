@@ -83,7 +83,8 @@ void recurrent_op(Node& n) {
     if (by_row && !alone) x = b.transpose(x, {1, 0, 2});
     const std::vector<Value> params = n.tensors("params");
     const std::size_t each = biased ? 4 : 2;
-    if (layers < 1 || params.size() != each * static_cast<std::size_t>(layers * directions))
+    if (layers < 1 || layers > static_cast<std::int64_t>(params.size()) ||
+        params.size() != each * static_cast<std::size_t>(layers * directions))
         n.fail(fmt::format("{} has {} parameters", n.call().target, params.size()), {},
                fmt::format("{} for each direction of {} layers; projections are not supported", each, layers));
     for (std::size_t k = 0; k < params.size(); ++k)

@@ -185,6 +185,7 @@ void part_scatter_op(Node& n) {
     if (n.op() == "select_scatter") {
         begin = n.integer("index");
         if (begin < 0) begin += size;
+        if (begin < 0 || begin >= size) n.fail(fmt::format("{} at {} of {}", n.call().target, begin, size));
         end = begin + 1;
     } else {
         const auto bound = [&](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size); };

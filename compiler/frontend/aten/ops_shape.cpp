@@ -14,7 +14,11 @@ namespace {
 
 void give_transposed(Node& n, const Dims& permutation) {
     Builder& b = n.b();
-    Dims inverse(permutation.size());
+    Dims sorted = permutation, inverse(permutation.size());
+    std::sort(sorted.begin(), sorted.end());
+    for (std::size_t d = 0; d < sorted.size(); ++d)
+        if (sorted[d] != static_cast<std::int64_t>(d))
+            n.fail(fmt::format("{} names a dimension twice", n.call().target));
     for (std::size_t d = 0; d < permutation.size(); ++d)
         inverse[static_cast<std::size_t>(permutation[d])] = static_cast<std::int64_t>(d);
     n.give_view(b.transpose(n.tensor("self"), permutation),
@@ -97,9 +101,10 @@ void narrow_op(Node& n) {
     const std::int64_t axis = n.dimension("dim", type.rank());
     const std::int64_t size = type.dims[static_cast<std::size_t>(axis)];
     const std::int64_t begin = n.integer("start") < 0 ? n.integer("start") + size : n.integer("start");
-    const std::int64_t end = begin + n.integer("length");
-    if (begin < 0 || end < begin || end > size)
-        n.fail(fmt::format("narrow asks for elements {} to {} of {}", begin, end, size));
+    const std::int64_t length = n.integer("length");
+    if (begin < 0 || begin > size || length < 0 || length > size - begin)
+        n.fail(fmt::format("narrow asks for {} elements from {} on, of {}", length, begin, size));
+    const std::int64_t end = begin + length;
     Builder& b = n.b();
     n.give_view(b.slice(n.tensor("self"), axis, begin, end),
                 [=, &b](Value base, Value written) { return part_written(b, base, written, axis, begin, end, 1); });
@@ -119,6 +124,8 @@ void select_op(Node& n) {
                 [=, &b](Value base, Value written) { return part_written(b, base, written, axis, at, at + 1, 1); });
 }
 
+constexpr std::int64_t most_parts = std::int64_t{1} << 20U;  // each is a value of its own
+
 // Where parts of a dimension end: by the size of each, by how many there are, by where they are cut.
 Dims ends_of_parts(Node& n, std::int64_t size) {
     Dims ends;
@@ -126,13 +133,16 @@ Dims ends_of_parts(Node& n, std::int64_t size) {
     const auto each_of = [&](std::int64_t part) {
         if (part < 0 || (part == 0 && size != 0)) n.fail(fmt::format("{} into parts of {}", n.call().target, part));
         if (size == 0) return ends.push_back(0);
+        part = std::min(part, size);
+        if (size / part > most_parts) n.fail(fmt::format("{} of {} into parts of {}", n.call().target, size, part));
         for (std::int64_t at = part; at - part < size; at += part) ends.push_back(std::min(at, size));
     };
     if (op.starts_with("unbind")) {
+        if (size > most_parts) n.fail(fmt::format("{} of {} elements", n.call().target, size));
         for (std::int64_t k = 1; k <= size; ++k) ends.push_back(k);
     } else if (op.ends_with("chunk") || n.has("sections")) {
         const std::int64_t count = n.integer(n.has("chunks") ? "chunks" : "sections");
-        if (count < 1 || count > (std::int64_t{1} << 20)) n.fail(fmt::format("{} into {}", n.call().target, count));
+        if (count < 1 || count > most_parts) n.fail(fmt::format("{} into {}", n.call().target, count));
         if (n.has("chunks"))
             each_of((size + count - 1) / count);
         else  // the first ones have one more
@@ -203,10 +213,12 @@ void stacked(Node& n) {
     const std::vector<Value> all = n.tensors("tensors");
     if (all.empty()) n.fail("stack of no tensors");
     const DType dtype = promoted(n, all);
-    const std::int64_t axis = n.axis("dim", n.importer().type(all[0]).rank() + 1, 0);
+    const Dims first = n.importer().type(all[0]).dims;
+    const std::int64_t axis = n.axis("dim", static_cast<std::int64_t>(first.size()) + 1, 0);
     std::vector<Value> operands;
     for (const Value v : all) {
         Dims dims = n.importer().type(v).dims;
+        if (dims != first) n.fail("a stack of tensors of different shapes", {}, to_string(first), to_string(dims));
         dims.insert(dims.begin() + axis, 1);
         operands.push_back(n.b().reshape(n.b().cast(v, dtype), dims));
     }
@@ -332,6 +344,10 @@ void padded_op(Node& n) {
         const std::int64_t axis = rank - 1 - static_cast<std::int64_t>(k);
         const auto at = static_cast<std::size_t>(axis);
         std::int64_t begin = pads[2 * k], end = pads[2 * k + 1], size = b.type(v).dims[at];
+        constexpr std::int64_t most = std::int64_t{1} << 40U, most_numbers = std::int64_t{1} << 24U;
+        const auto far = [](std::int64_t count) { return count < -most || count > most; };
+        if (far(begin) || far(end) || (mode != "constant" && begin + end > most_numbers - size))
+            n.fail(fmt::format("a padding of {} and {} elements", begin, end));
         if (begin < -size || end < -size || begin + end < -size)
             n.fail(fmt::format("a padding takes {} and {} elements off a dimension of {}", -begin, -end, size));
         if (mode == "circular" && (begin < 0 || end < 0)) {  // what is cut off does not come round again
@@ -399,6 +415,7 @@ void turned_by_quarters(Node& n) {
     const std::int64_t times = ((n.integer("k", 1) % 4) + 4) % 4;
     const std::int64_t rank = n.type("self").rank();
     const Dims dims = n.integers("dims").value_or(Dims{0, 1});
+    if (dims.size() != 2) n.fail(fmt::format("{} in a plane of {} dimensions", n.call().target, dims.size()));
     const std::int64_t a = n.dimension(dims[0], rank), c = n.dimension(dims[1], rank);
     Dims swap(static_cast<std::size_t>(rank));
     std::iota(swap.begin(), swap.end(), 0);
@@ -471,7 +488,8 @@ void diagonal_op(Node& n) {
     permutation.insert(permutation.end(), {rows, columns});
     Value v = b.transpose(n.tensor("self"), permutation);
     Dims dims = b.type(v).dims;
-    const std::int64_t height = dims[dims.size() - 2], width = dims.back(), offset = n.integer("offset", 0);
+    const std::int64_t height = dims[dims.size() - 2], width = dims.back(),
+                       offset = std::clamp(n.integer("offset", 0), -height, width);
     const std::int64_t count =
         std::max<std::int64_t>(0, offset >= 0 ? std::min(height, width - offset) : std::min(height + offset, width));
     const std::int64_t begin = offset >= 0 ? offset : -offset * width;

@@ -34,7 +34,8 @@ void convolution_op(Node& n) {
     const Value x = with_batch_of(b, n.tensor("input"), spatial);
     const Dims dims = b.type(x).dims;
     const std::int64_t groups = n.integer("groups", 1);
-    if (dims.size() != weight.size() || groups < 1 || weight[transposed ? 0 : 1] * (transposed ? 1 : groups) != dims[1])
+    if (dims.size() != weight.size() || groups < 1 || groups > std::max<std::int64_t>(dims[1], 1) ||
+        dims[1] % groups != 0 || weight[transposed ? 0 : 1] != (transposed ? dims[1] : dims[1] / groups))
         n.fail(fmt::format("the weight of {} does not fit its input", n.call().target), {},
                fmt::format("for {} in {} groups", to_string(b.type(x)), groups), to_string(n.type("weight")));
     const Dims in(dims.begin() + 2, dims.end()), size(weight.begin() + 2, weight.end());
@@ -109,7 +110,7 @@ Dims adapted(Node& n, std::size_t spatial) {
 // sizes divide, else a product with the shares of each.
 void adaptive_average_pool(Node& n) {
     Builder& b = n.b();
-    Value v = n.tensor("self");
+    Value v = n.fractions("self");
     const std::size_t spatial = dimensions_of(n.op());
     const Dims result = adapted(n, spatial);
     const std::size_t rank = result.size();
@@ -132,7 +133,7 @@ void adaptive_average_pool(Node& n) {
             v = b.op("reduce_mean", {b.reshape(v, apart)}, {{"axes", Dims{axis + 1}}, {"keep_dims", false}});
             continue;
         }
-        Tensor matrix = adaptive_shares(in, out, b.type(v).dtype);
+        Tensor matrix = adaptive_shares(n, in, out, b.type(v).dtype);
         const std::int64_t outer = element_count(Dims(dims.begin(), dims.begin() + axis));
         const std::int64_t inner = element_count(Dims(dims.begin() + axis + 1, dims.end()));
         v = b.op("matmul", {b.constant(ConstExpr::dense(std::move(matrix))), b.reshape(v, {outer, in, inner})},
@@ -306,6 +307,7 @@ void upsampled(Node& n) {
     const Type type = n.type(n.has("self") ? "self" : "input");
     const std::size_t spatial = dimensions_of(op);
     if (type.dims.size() != spatial + 2) n.fail(fmt::format("{} takes rows of channels", op), {}, {}, to_string(type));
+    if (op.find("nearest") == std::string::npos) n.fractions(n.has("self") ? "self" : "input");
     ResizeForm form;
     form.mode = op.find("nearest") != std::string::npos ? "nearest"
                 : op.find("cubic") != std::string::npos ? "cubic"

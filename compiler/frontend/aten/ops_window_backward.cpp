@@ -45,6 +45,9 @@ void convolution_gradient(Node& n) {
     const Type x_type = n.type("input"), dy_type = n.type("grad_output");
     if (x_type.dims.size() != weight.size() || dy_type.dims.size() != weight.size())
         n.fail(fmt::format("the operands of {} do not fit one another", n.call().target));
+    const std::int64_t groups = n.integer("groups", 1), channels = (transposed ? x_type : dy_type).dims[1];
+    if (groups < 1 || groups > std::max<std::int64_t>(channels, 1))
+        n.fail(fmt::format("{} of {} channels in {} groups", n.call().target, channels, groups));
     const Dims window(weight.begin() + 2, weight.end());
     const auto spatial_of = [](const Type& type) { return Dims(type.dims.begin() + 2, type.dims.end()); };
     const Window form = window_form_of(n, spatial_of(transposed ? dy_type : x_type), window,
@@ -113,7 +116,7 @@ void average_pool_gradient(Node& n) {
 // The product with the shares that each element has, transposed, dimension by dimension.
 void adaptive_average_gradient(Node& n) {
     Builder& b = n.b();
-    Value v = n.tensor("grad_output");
+    Value v = n.fractions("grad_output");
     const Dims to = n.type("self").dims;
     const std::size_t rank = to.size(), spatial = dimensions_of(n.op());
     if (rank < spatial + 1 || b.type(v).dims.size() != rank)
@@ -125,7 +128,7 @@ void adaptive_average_gradient(Node& n) {
         const auto axis = static_cast<std::ptrdiff_t>(d);
         const std::int64_t outer = element_count(Dims(dims.begin(), dims.begin() + axis));
         const std::int64_t inner = element_count(Dims(dims.begin() + axis + 1, dims.end()));
-        const Value shares = b.constant(ConstExpr::dense(adaptive_shares(in, out, b.type(v).dtype)));
+        const Value shares = b.constant(ConstExpr::dense(adaptive_shares(n, in, out, b.type(v).dtype)));
         v = b.op("matmul", {shares, b.reshape(v, {outer, out, inner})},
                  {{"transpose_a", true}, {"transpose_b", false}});
         dims[d] = in;

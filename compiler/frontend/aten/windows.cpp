@@ -89,7 +89,10 @@ AdaptiveWindow adaptive_window(std::int64_t in, std::int64_t out, std::int64_t k
     return {k * in / out, ((k + 1) * in + out - 1) / out};
 }
 
-Tensor adaptive_shares(std::int64_t in, std::int64_t out, DType dtype) {
+Tensor adaptive_shares(Node& n, std::int64_t in, std::int64_t out, DType dtype) {
+    constexpr std::int64_t most = std::int64_t{1} << 24U;  // numbers: the matrix is a constant
+    if (in < 1 || element_count({out, in}) > most)
+        n.fail(fmt::format("{} of {} elements to {} is not supported", n.call().target, in, out));
     Tensor matrix(Type::tensor(dtype, {out, in}));
     for (std::int64_t k = 0; k < out; ++k) {
         const auto [begin, end] = adaptive_window(in, out, k);

@@ -41,6 +41,6 @@ struct AdaptiveWindow {
 };
 AdaptiveWindow adaptive_window(std::int64_t in, std::int64_t out, std::int64_t k);
 // [out, in]: the share that each element has in each mean.
-Tensor adaptive_shares(std::int64_t in, std::int64_t out, DType dtype);
+Tensor adaptive_shares(Node& n, std::int64_t in, std::int64_t out, DType dtype);
 
 }  // namespace thunderc::aten

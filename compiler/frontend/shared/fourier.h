@@ -19,7 +19,7 @@ struct Spectrum {
     bool of_half = false;  // what goes in is the first half of a spectrum, whose other half mirrors it
 
     bool has_length() const { return length >= 1 && length <= longest; }
-    std::int64_t elements() const { return used * parts * results * result_parts; }  // of the matrix
+    std::int64_t elements() const { return element_count({used, parts, results, result_parts}); }  // of the matrix
     bool fits() const { return elements() <= largest_matrix; }
 };
 
