@@ -324,6 +324,26 @@ TEST(TorchScriptErrors, StepsOfRecurrentLayersOfScalars) {
               "error: aten.gru_cell.default of a tensor of 0 dimensions\n ");
 }
 
+TEST(TorchScriptErrors, NumbersThatAreGivenToOptionalInputs) {
+    const Entries entries = script_of(
+        "  def forward(self: __torch__.M,\n    x: Tensor,\n    n: Optional[int]=None,\n    s: Optional[float]=None) -> "
+        "Tensor:\n    return torch.mul(x, 2)\n");
+    CompileOptions options;
+    options.inputs["x"] = {"f32", {{2, ""}, {3, ""}}};
+    options.bound["s"] = {Tensor::floats({1}, {0.5}), false};
+    EXPECT_EQ(error_of_archive(entries, options), "no error");
+    options.bound["n"] = {Tensor::floats({1}, {0.5}), false};
+    EXPECT_EQ(error_of_archive(entries, options),
+              "error: --bind n: the input is of type Optional[int], and 0.5 is given\nhelp: give a whole number\n");
+    options.bound.erase("n");
+    options.bound.erase("s");
+    options.inputs["s"] = {"f32", {}};
+    EXPECT_EQ(
+        error_of_archive(entries, options),
+        "error: --input s: the input is of type Optional[float], which is no tensor\nhelp: say its number: --bind "
+        "s=1; or leave it out where it has a default\n");
+}
+
 TEST(TorchScriptErrors, InputsWithoutShapes) {
     const Entries entries = script_of(
         "  def forward(self: __torch__.M,\n    x: Tensor,\n    n: int,\n    y: Optional[Tensor]=None) -> Tensor:\n"

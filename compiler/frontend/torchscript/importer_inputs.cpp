@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "compiler/frontend/shared/inputs.h"
@@ -231,6 +232,26 @@ void Importer::bind_declared() {
     }
 }
 
+namespace {
+
+// A number that --bind gives, as code has one of the parameter's type: float, bool, int, and the optional ones.
+Item number_of_type(const Parameter& p, double number) {
+    const auto is = [&](std::string_view type) {
+        return p.type == type || p.type == fmt::format("Optional[{}]", type);
+    };
+    if (is("float")) return Item::of(number);
+    if (is("bool")) return Item::of(number != 0);
+    if (!is("int") || std::trunc(number) != number || std::abs(number) > 0x1p53) {
+        Diagnostic d;
+        d.message = fmt::format("--bind {}: the input is of type {}, and {} is given", p.name, p.type, number);
+        d.help = is("int") ? "give a whole number" : "numbers are given to inputs of type int, float and bool alone";
+        throw UsageError(std::move(d));
+    }
+    return Item::of(static_cast<std::int64_t>(number));
+}
+
+}  // namespace
+
 std::unordered_map<std::string, Item> Importer::import_inputs(const FunctionCode& forward) {
     std::unordered_map<std::string, Item> given;
     InputNames names;
@@ -253,11 +274,14 @@ std::unordered_map<std::string, Item> Importer::import_inputs(const FunctionCode
         names.all.push_back(p.name);
         if (const auto number = options_.bound.find(p.name);
             number != options_.bound.end() && number->second.values.size() == 1) {
-            const Tensor& values = number->second.values;
-            given.emplace(p.name, p.type == "float"  ? Item::of(values.at(0))
-                                  : p.type == "bool" ? Item::of(values.at(0) != 0)
-                                                     : Item::of(static_cast<std::int64_t>(values.at(0))));
+            given.emplace(p.name, number_of_type(p, number->second.values.at(0)));
             continue;
+        }
+        if (options_.inputs.contains(p.name)) {
+            Diagnostic d;
+            d.message = fmt::format("--input {}: the input is of type {}, which is no tensor", p.name, p.type);
+            d.help = fmt::format("say its number: --bind {}=1; or leave it out where it has a default", p.name);
+            throw UsageError(std::move(d));
         }
         if (p.optional) continue;
         if (p.type.starts_with("Optional[")) {

@@ -23,6 +23,26 @@ func @main(%x: f32[3] input "x") -> (%b "second") {
 })")));
 }
 
+TEST(ChooseOutputs, TuplesHaveThemByPlace) {
+    EXPECT_EQ(functions_of(choose_outputs(module_of(two), {"1"})),
+              functions_of(choose_outputs(module_of(two), {"second"})));
+    EXPECT_EQ(functions_of(choose_outputs(module_of(two), {"1", "first"})),
+              functions_of(choose_outputs(module_of(two), {"second", "first"})));
+}
+
+// A name that is a number is that name.
+TEST(ChooseOutputs, NamesComeBeforePlaces) {
+    constexpr const char* numbered = R"(
+func @main(%x: f32[3] input "x") -> (%a "1", %b "0") {
+  %a = exp(%x) : f32[3]
+  %b = tanh(%x) : f32[3]
+})";
+    EXPECT_EQ(functions_of(choose_outputs(module_of(numbered), {"1"})), functions_of(module_of(R"(
+func @main(%x: f32[3] input "x") -> (%a "1") {
+  %a = exp(%x) : f32[3]
+})")));
+}
+
 TEST(ChooseOutputs, WithoutNamesAllStay) {
     EXPECT_EQ(functions_of(choose_outputs(module_of(two), {})), functions_of(module_of(two)));
 }
@@ -52,6 +72,9 @@ TEST(ChooseOutputs, NamesThatThereAreNotAreRefused) {
     };
     EXPECT_EQ(error({"third"}),
               "error: --output third: the model has no output of that name\nhelp: its outputs are first, second\n");
+    EXPECT_EQ(error({"2"}),
+              "error: --output 2: the model has no output of that name\nhelp: its outputs are first, second\n");
+    EXPECT_EQ(error({"0", "first"}), "error: --output first is given twice\nhelp: leave one of the two out\n");
     EXPECT_EQ(error({"first", "first"}), "error: --output first is given twice\nhelp: leave one of the two out\n");
 }
 
