@@ -81,7 +81,7 @@ def small_model(name, folder, path):
 
 # What there are files of; --to makes those of all models.
 KINDS = {"mlp": ["ts.logits", "ts.loss"], "llama2": ["ts.logits"], "llama2_tied": ["ts.logits"], "gpt2": ["ts.loss"]}
-TRACED = ("bert", "gpt_heads", "llama_complex", "mamba", "resnet_eval", "resnet_train", "transformer", "vit")
+TRACED = ("bert", "experts", "gpt_heads", "llama_complex", "mamba", "resnet_eval", "resnet_train", "transformer", "vit")
 SCRIPTED = ("gru", "gru_cells", "resnet_train", "unet")
 # Groups of operators: of the others a trace has no calls, or some on data; of writes nothing says what is a copy, and networks
 # have a part without gradients, which a trace does not keep.

@@ -293,6 +293,56 @@ def mixtral():
     return CausalLoss(model)
 
 
+class MaskedExperts(nn.Module):
+    """Experts as they are written where shapes are fixed: all see every token, and masks of the chosen ones say whose results count."""
+
+    def __init__(self, width, experts):
+        super().__init__()
+        self.router = nn.Linear(width, experts, bias=False)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(width, 12), nn.GELU(), nn.Linear(12, width)) for _ in range(experts))
+
+    def forward(self, x):
+        weights, topk_idx = torch.topk(self.router(x).softmax(dim=-1), 2, dim=-1)
+        weights = weights / weights.sum(dim=-1, keepdim=True)
+        out = torch.zeros_like(x)
+        for e, expert in enumerate(self.experts):
+            mask = topk_idx == e
+            out = out + torch.where(mask.any(dim=-1, keepdim=True), expert(x), 0.0) * (weights * mask).sum(dim=-1, keepdim=True)
+        return out
+
+
+class CombinedExperts(nn.Module):
+    """Weights of all experts in one tensor, dispatched and combined by one-hot products; the second result asks for an even load."""
+
+    def __init__(self, width, experts):
+        super().__init__()
+        self.router = nn.Linear(width, experts, bias=False)
+        self.up, self.down = nn.Parameter(torch.randn(experts, width, 12) * 0.2), nn.Parameter(torch.randn(experts, 12, width) * 0.2)
+
+    def forward(self, x):
+        share = F.softmax(self.router(x), dim=-1)
+        weights, topk_idx = share.topk(2)
+        chosen = F.one_hot(topk_idx, share.shape[-1]).to(x.dtype)
+        combine = torch.einsum("btk,btke->bte", weights / weights.sum(-1, keepdim=True), chosen)
+        y = torch.einsum("bteh,ehd->bted", F.silu(torch.einsum("btd,edh->bteh", x, self.up)), self.down)
+        load = share.shape[-1] * (chosen.sum(2).mean((0, 1)) * share.mean((0, 1))).sum()
+        return torch.einsum("bte,bted->btd", combine, y), load
+
+
+class ExpertsGPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.ln_1, self.ln_2 = nn.Embedding(24, 8), nn.LayerNorm(8), nn.LayerNorm(8)
+        self.masked, self.combined, self.lm_head = MaskedExperts(8, 3), CombinedExperts(8, 4), nn.Linear(8, 24, bias=False)
+
+    def forward(self, input_ids, labels):
+        x = self.tokens(input_ids)
+        x = x + self.masked(self.ln_1(x))
+        y, load = self.combined(self.ln_2(x))
+        logits = self.lm_head(x + y)
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100) + 0.01 * load
+
+
 class Head(nn.Module):
     def __init__(self, width, size, length):
         super().__init__()
@@ -476,6 +526,7 @@ FIXTURES = {
                          ("dynamo", "legacy")),
     "mamba": Fixture(mamba, causal_batch),
     "mixtral": Fixture(mixtral, causal_batch, ("noopt", "dynamo")),
+    "experts": Fixture(ExpertsGPT, causal_batch, ("noopt",)),
     "gpt_heads": Fixture(HeadsGPT, causal_batch),
     "llama_complex": Fixture(ComplexLlama, causal_batch, ()),  # exporters of ONNX take no complex numbers
     "transformer": Fixture(Translator, translator_batch),

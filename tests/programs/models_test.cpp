@@ -39,6 +39,7 @@ const Case cases[] = {
     {"gru_ep", "gru", "ep.logits", ""},
     {"gru_cells_ep", "gru_cells", "ep.loss", ""},
     {"mixtral_ep", "mixtral", "ep.loss", ""},
+    {"experts_ep", "experts", "ep.loss", ""},
     {"dlrm_ep", "dlrm", "ep.loss", ""},
     {"graph_net_ep", "graph_net", "ep.loss", ""},
     // TorchScript, traced and scripted.
@@ -54,6 +55,7 @@ const Case cases[] = {
     {"bert_ts", "bert", "ts.logits", ""},
     {"llama_complex_ts", "llama_complex", "ts.loss", ""},  // a buffer of complex numbers
     {"mamba_ts", "mamba", "ts.loss", ""},
+    {"experts_ts", "experts", "ts.loss", ""},
     {"transformer_ts", "transformer", "ts.loss", ""},
     {"resnet_eval_noopt", "resnet_eval", "noopt_dyn.logits", "--batch 4"},
     {"resnet_eval_legacy", "resnet_eval", "legacy.logits", ""},
@@ -95,6 +97,7 @@ const Case cases[] = {
     {"gru_cells_legacy", "gru_cells", "legacy.loss", ""},
     {"mamba_noopt", "mamba", "noopt.loss", ""},
     {"mamba_legacy", "mamba", "legacy.loss", ""},
+    {"experts_noopt", "experts", "noopt.loss", ""},
     {"mixtral_noopt", "mixtral", "noopt.loss", ""},
     {"mixtral_dynamo", "mixtral", "dynamo.loss", ""},
     {"gpt_heads_noopt", "gpt_heads", "noopt.loss", ""},
