@@ -42,10 +42,13 @@ const bool narrow = is_narrow(PROGRAM.compute);
 // sqrt(3) in the root mean square, at random, and
 // squares add up. A parameter stands for its product or norm and for one op behind that: two tensors in the forward
 // pass and two in the backward pass, all of which a gradient may be made of. A loss is made of the forward pass alone.
-// Where products are of eight bits, what counts is how far gradients in e5m2 are rounded, by up to an eighth.
-const bool eight_bits = !PROGRAM.scaling.recipe.empty();
-const double unit_rounding =
-                 std::ldexp(1.0, eight_bits ? -3 : -dtype_digits[static_cast<std::size_t>(PROGRAM.compute)]),
+// Where products are of eight bits, what counts is how far gradients are rounded: in e5m2 by up to an eighth, in
+// blocks, which are e4m3, by up to a sixteenth.
+const std::string_view recipe = PROGRAM.scaling.recipe;
+const bool eight_bits = !recipe.empty(), in_blocks = recipe == "blockwise" || recipe == "mxfp8";
+const double unit_rounding = std::ldexp(1.0, in_blocks    ? -4
+                                             : eight_bits ? -3
+                                                          : -dtype_digits[static_cast<std::size_t>(PROGRAM.compute)]),
              rounding = unit_rounding / std::sqrt(3.0), tensors = static_cast<double>(PROGRAM.parameters.size());
 const double gradient_tolerance = narrow ? rounding * std::sqrt(4 * tensors) : 1e-4,
              loss_tolerance = narrow ? rounding * std::sqrt(2 * tensors) : 1e-5;

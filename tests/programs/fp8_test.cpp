@@ -11,6 +11,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "tests/programs/generated_program.h"
+#include "tests/support/full_form.h"
 
 namespace thunderc::tests {
 namespace fp8_test {
@@ -188,6 +189,18 @@ TEST_P(Fp8Recipes, TrainAsAPlainComputationDoes) {
     const thunder::SafetensorsFile kept(program.file("kept/step-00000010/rank-00000.safetensors").string());
     for (const std::string& state : states) EXPECT_EQ(kept.find(state), nullptr);
     expect_refused_without_fp8(program.file("kept"), recipe);
+}
+
+// What a program brings along judges by how far numbers of its recipe are rounded.
+TEST_P(Fp8Recipes, TheirOwnTestsPass) {
+    const std::string recipe = GetParam();
+    if (!full_form && recipe != "mxfp8") return;
+    const GeneratedProgram program("fp8_" + recipe + "_own", "fp8/wide", "dynamo.logits",
+                                   "--dtype bf16 --fp8 " + recipe, "train", 1, Cpu::native, Compiled::lightly);
+    ASSERT_TRUE(program.built()) << program.failure();
+    const Outcome outcome = program.own_tests();
+    EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+    EXPECT_NE(outcome.out.find("100% tests passed"), std::string::npos) << outcome.out;
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Fp8Recipes, testing::Values("current", "blockwise", "mxfp8"),
