@@ -192,6 +192,7 @@ void part_scatter_op(Node& n) {
         begin = bound(n.integer("start", 0));
         end = std::max(begin, bound(n.integer("end", INT64_MAX)));
         step = n.integer("step", 1);
+        if (step < 1) n.fail(fmt::format("{} in steps of {}", n.call().target, step));
     }
     n.give(part_written(b, n.tensor("self"), n.tensor("src", type.dtype), axis, begin, end, step));
 }
@@ -226,11 +227,12 @@ void sort_op(Node& n) {
 
 // Rows and columns of a triangle, in order.
 void triangle_indices(Node& n) {
-    const std::int64_t rows = n.integer("row"), columns = n.integer("col"), offset = n.integer("offset", 0);
+    const std::int64_t rows = n.integer("row"), columns = n.integer("col");
     const bool lower = n.op() == "tril_indices";
     constexpr std::int64_t most = std::int64_t{1} << 24;
     if (rows < 0 || columns < 0 || rows > most || columns > most || rows * columns > most)
         n.fail(fmt::format("the indices of a triangle of {} rows and {} columns", rows, columns));
+    const std::int64_t offset = std::clamp(n.integer("offset", 0), -rows, columns);
     std::vector<std::int64_t> at_row, at_column;
     for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t c = 0; c < columns; ++c) {
@@ -238,10 +240,10 @@ void triangle_indices(Node& n) {
             at_row.push_back(r);
             at_column.push_back(c);
         }
-    Tensor out(Type::tensor(dtype_or(n, DType::i64), {2, static_cast<std::int64_t>(at_row.size())}));
+    Tensor out(Type::tensor(DType::i64, {2, static_cast<std::int64_t>(at_row.size())}));
     std::copy(at_row.begin(), at_row.end(), out.i.begin());
     std::copy(at_column.begin(), at_column.end(), out.i.begin() + static_cast<std::ptrdiff_t>(at_row.size()));
-    n.give(n.b().constant(ConstExpr::dense(std::move(out))));
+    n.give(n.b().cast(n.b().constant(ConstExpr::dense(std::move(out))), dtype_or(n, DType::i64)));
 }
 
 // Elements of `source` one after the other, where the mask is true: the k-th of these takes the k-th.

@@ -89,6 +89,7 @@ void max_pool_op(Node& n) {
 }
 
 void average_pool_op(Node& n) {
+    n.fractions(n.has("self") ? "self" : "input");
     const Pooled p = pooled(n);
     std::optional<double> divisor;
     if (n.has("divisor_override")) divisor = n.number("divisor_override");
@@ -185,6 +186,10 @@ void adaptive_max_pool(Node& n) {
     const LargestOfWindow most = max_pool(b, x, w, numbers);
     n.give(b.reshape(most.values, result), 0);
     if (!numbers) return;
+    constexpr std::int64_t most_numbers = std::int64_t{1} << 24U;  // of a channel: they are a constant
+    if (element_count(w.in) > most_numbers)
+        n.fail(fmt::format("{} with the places of {} elements is not supported", n.call().target, element_count(w.in)),
+               "pool to fewer elements");
     // Of each channel by itself, of the elements as they came.
     Tensor table(Type::tensor(DType::i64, {element_count(w.in)}));
     for (std::int64_t k = 0; k < table.size(); ++k) {

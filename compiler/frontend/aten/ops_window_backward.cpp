@@ -99,6 +99,7 @@ void max_pool_gradient(Node& n) {
 // Each element of dy in equal parts to those that its mean is of: what a mean gives of one, wherever it stands.
 void average_pool_gradient(Node& n) {
     Builder& b = n.b();
+    n.fractions("self");
     const Pooled p = pooled(n);
     const Window& w = p.window;
     const Type type = b.type(p.x);
