@@ -271,6 +271,8 @@ void ModelOptions::add_ranks_to(CLI::App& app) {
            "whether layers are gathered again in the backward pass: never, all but the last two (forward), always")
         ->check(one_of({"never", "forward", "always"}))
         ->capture_default_str();
+    app.add_flag("--sync-batch-norm", compile.sync_batch_norm,
+                 "every batch norm takes the statistics of all ranks' rows, as a SyncBatchNorm of the model does");
     app.add_option("--bucket-mb", bucket_mb, "with --dp: gradients that are summed as one, in MiB")
         ->check(between(1, 65536))
         ->capture_default_str()
@@ -372,6 +374,7 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     else if (c.mesh.has_copies())
         add("--dp", std::to_string(c.mesh.replicas));
     if (c.reshard != defaults.reshard) add("--fsdp-reshard", c.reshard);
+    if (c.sync_batch_norm) text += " --sync-batch-norm";
     if (c.bucket_bytes != defaults.bucket_bytes) add("--bucket-mb", std::to_string(c.bucket_bytes >> 20));
     if (!c.roll) text += " --no-roll";
     return text;
@@ -522,7 +525,8 @@ void ModelOptions::finish() {
     if (!any_ranks && compile.mesh.world() == 1 && compile.mesh.alone == Mesh::Alone::silent)
         for (const auto& [given, flag, ranks] :
              {std::tuple{bucket_mb != defaults.bucket_mb, "--bucket-mb", "--dp"},
-              {compile.reshard != defaults.compile.reshard, "--fsdp-reshard", "--fsdp"}}) {
+              {compile.reshard != defaults.compile.reshard, "--fsdp-reshard", "--fsdp"},
+              {compile.sync_batch_norm, "--sync-batch-norm", "--dp"}}) {
             if (!given) continue;
             Diagnostic d;
             d.message = fmt::format("{} is of several ranks alone", flag);

@@ -73,6 +73,7 @@ struct CompileOptions {
     Mesh mesh;
     std::int64_t bucket_bytes = 25 << 20;  // gradients that copies of the model sum together
     std::string reshard = "forward";       // never, forward, always
+    bool sync_batch_norm = false;          // every batch norm takes the statistics of all ranks' rows
     bool roll = true;                      // --no-roll keeps every layer
     // with products of a narrow type
     std::string master = "f32";                           // f32, none

@@ -36,13 +36,13 @@
 #include "compiler/passes/recognise/add_adapters.h"
 #include "compiler/passes/recognise/bound_indices.h"
 #include "compiler/passes/recognise/check_outputs.h"
-#include "compiler/passes/recognise/check_synced_norms.h"
 #include "compiler/passes/recognise/choose_init.h"
 #include "compiler/passes/recognise/freeze_parameters.h"
 #include "compiler/passes/recognise/lift_parameters.h"
 #include "compiler/passes/recognise/lora_options.h"
 #include "compiler/passes/recognise/mark_outer_matrices.h"
 #include "compiler/passes/recognise/place_random.h"
+#include "compiler/passes/recognise/sync_norms.h"
 #include "compiler/passes/simplify/fold_constants.h"
 #include "compiler/passes/simplify/hoist_sums.h"
 #include "compiler/passes/simplify/join_pads.h"
@@ -93,7 +93,10 @@ void add_recognition(PassList& list, const CompileOptions& o) {
     list.add("simplify", simplify_model);     // the transposes that lifting put in front of products cancel
     list.add("join_pieces", join_pieces);     // before anything is recognised: a row of a batch may be written as one
     list.require("check_outputs", check_outputs);
-    if (o.mesh.world() > 1) list.require("check_synced_norms", check_synced_norms);
+    if (o.mesh.world() > 1)
+        list.require("sync_norms", [o](Module m, Report& r) {
+            return sync_norms(std::move(m), SyncOptions{o.mesh.world(), o.sync_batch_norm}, r);
+        });
 
     list.add("raise_norm", raise_norm);
     list.add("raise_grouped_linear", raise_grouped_linear);

@@ -108,6 +108,16 @@ std::string FunctionPrinter::layer_tensor(const Frame& frame, Value family, cons
 
 namespace {
 
+// Whether a call is a product of rows with this operand.
+bool reads_as_matrix(const RuntimeCall& call, std::size_t operand) {
+    const char* const name = call.function == "matmul"                                                       ? "b"
+                             : call.function == "linear_forward" || call.function == "linear_backward_input" ? "weight"
+                                                                                                             : "";
+    return std::any_of(call.fields.begin(), call.fields.end(), [&](const CallField& f) {
+        return f.kind == CallField::Kind::operand && f.index == operand && f.name == name;
+    });
+}
+
 // Which operands of a loop are matrices that products read as they are in each iteration, and nothing else does: as a
 // recurrent layer's weights, which each time step multiplies few rows with.
 std::vector<std::size_t> held_operands(const Function& body, const Op& loop) {
@@ -122,11 +132,7 @@ std::vector<std::size_t> held_operands(const Function& body, const Op& loop) {
             for (std::size_t o = 0; o < op.operands.size(); ++o) {
                 if (op.operands[o] != argument) continue;
                 const OpDef& def = op_def(op.name);
-                const std::vector<CallField> fields = def.call ? def.call(op, body).fields : std::vector<CallField>{};
-                const bool reads = std::any_of(fields.begin(), fields.end(), [&](const CallField& f) {
-                    return f.kind == CallField::Kind::operand && f.index == o && (f.name == "b" || f.name == "weight");
-                });
-                (reads ? products : others) = true;
+                (def.call && reads_as_matrix(def.call(op, body), o) ? products : others) = true;
             }
         }
         if (products && !others) held.push_back(k);
@@ -148,11 +154,12 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
     if (body.is_loop_body() && !begins_ahead(frame.f, op))
         ahead_of_loop(out, {body, layout_.names(body), frame.entry, {}, &op, &frame});
     std::string held;
-    for (const std::size_t k : held_operands(body, op))
-        held += (held.empty() ? "" : ", ") + expression(frame, op.operands[k]);
+    const std::vector<std::size_t> matrices = held_operands(body, op);
+    for (const std::size_t k : matrices) held += (held.empty() ? "" : ", ") + expression(frame, op.operands[k]);
     if (!held.empty()) {
         out.open("{");
-        out.comment("the products of all iterations read the same matrix");
+        out.comment(fmt::format("the products of all iterations read the same {}",
+                                matrices.size() == 1 ? "matrix" : "matrices"));
         out.line(fmt::format("const HeldMatrices held({{{}}}, stream);", held));
     }
     if (reverse)

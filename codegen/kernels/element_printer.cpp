@@ -462,10 +462,7 @@ void ElementPrinter::define_short_sum(std::size_t k, const ShortSum& sum, Scope&
     if (adds && is_float(n.dtype)) {
         out_.line(fmt::format("{} += {};", total, term.text));
     } else {
-        const bool call = !is_float(n.dtype) && !rule.integer_code.empty();
-        out_.line(fmt::format(
-            "{} = {};", total,
-            fill_template(call ? rule.integer_code : rule.code, call ? 4 : rule.precedence, {{total, 4}, term}, type)));
+        out_.line(fmt::format("{} = {};", total, applied(rule, k, {{total, 4}, term}).text));
     }
     out_.close();
     if (in_double) out_.line(fmt::format("const {0} {1} = static_cast<{0}>({2});", scalar_type(n.dtype), name, total));

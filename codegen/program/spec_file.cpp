@@ -14,6 +14,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/structure.h"
+#include "compiler/ops/batch_norm.h"
 #include "compiler/ops/plain_call.h"
 #include "compiler/planned/scaling_places.h"
 #include "compiler/planned/step_form.h"
@@ -68,6 +69,13 @@ NotEvaluated not_evaluated(const Module& module) {
 bool counts_hits(const Module& module) {
     const Function* evaluate = module.find(evaluate_function);
     return evaluate != nullptr && evaluate->results.size() > 1;
+}
+
+// Whether a layer waits for sums over all ranks.
+bool adds_over_ranks(const Module& module) {
+    bool adds = false;
+    for_each_call(module, [&](const Function&, const Op& op) { adds = adds || op.name == sum_over_ranks_name; });
+    return adds;
 }
 
 class SpecPrinter {
@@ -195,6 +203,7 @@ class SpecPrinter {
             out_.line(fmt::format(".not_evaluated = {{{}, {}}},", quote(no.why), quote(no.help)));
         if (options_.token_entropy) out_.line(".token_entropy = true,");
         if (counts_hits(m)) out_.line(".counts_hits = true,");
+        if (adds_over_ranks(m)) out_.line(".synced_norms = true,");
         if (options_.stops_gradients) out_.line(".stops_gradients = true,");
         out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
         out_.line(fmt::format(".flops_per_micro_step = {:.9g},", product_flops(m, true)));

@@ -5,9 +5,11 @@
 //
 // With n numbers in a channel:  db = Σ dy,  dw = Σ dy · x̂,  dx = w · rstd · (dy - db / n - x̂ · dw / n). Mean and
 // variance are kept, two values a channel; a cotangent of theirs adds dmean / n and dvariance · 2 (x - mean) / n.
-// Running statistics are no part of it: who moves them does so by these results. It may be told which these are
-// (batch_norm.h), and does not read them. Ioffe and Szegedy, "Batch
-// Normalization", 2015.
+// With `ranks` above 1 the rows are those of all ranks: of each sum a rank makes its part, and mean and variance are
+// the same on all of them (torch's SyncBatchNorm; the squares are of distances from the mean of all). dw and db are of
+// a rank's own rows, as any gradient of a parameter is before ranks sum them. Running statistics are no part of it: who
+// moves them does so by these results. It may be told which these are (batch_norm.h), and does not read them. Ioffe and
+// Szegedy, "Batch Normalization", 2015.
 #include "compiler/ops/batch_norm.h"
 
 #include <fmt/format.h>
@@ -58,9 +60,20 @@ Value sum_of_channels(Builder& b, Value v) {
     return b.reduce_sum(v, axes);
 }
 
-Value mean_of_channels(Builder& b, Value v, std::string_view name) {
+std::int64_t ranks_of(const Op& op) {
+    return op.attributes.integer(batch_norm_ranks, 1);
+}
+
+// Of what each rank has a mean of as many numbers, the mean.
+Value mean_of_ranks(Builder& b, Value v, std::int64_t ranks) {
+    if (ranks == 1) return v;
+    return b.mul(b.op(sum_over_ranks_name, {v}, {{batch_norm_ranks, ranks}}), 1 / static_cast<double>(ranks));
+}
+
+Value mean_of_channels(Builder& b, Value v, std::int64_t ranks, std::string_view name) {
     const Type type = b.type(v);
-    return named(b, b.div(sum_of_channels(b, v), b.scalar(type.dtype, numbers_of(type))), name);
+    const Value mean = b.div(sum_of_channels(b, v), b.scalar(type.dtype, numbers_of(type)));
+    return named(b, mean_of_ranks(b, mean, ranks), name);
 }
 
 // ---- forward --------------------------------------------------------------------------------------------------------
@@ -105,9 +118,9 @@ std::vector<Value> decompose_batch_norm(Builder& b, const Op& op) {
     const Type type = b.type(op.operands[0]);
     const DType dtype = statistics_dtype(type.dtype);
     Value x = b.cast(op.operands[0], dtype);
-    Value mean = mean_of_channels(b, x, "mean");
+    Value mean = mean_of_channels(b, x, ranks_of(op), "mean");
     Value centred = named(b, b.sub(x, beside(b, mean, type)), "centred");
-    Value variance = mean_of_channels(b, b.mul(centred, centred), "variance");
+    Value variance = mean_of_channels(b, b.mul(centred, centred), ranks_of(op), "variance");
     Value rstd = b.op("rsqrt", {b.add(variance, op.attributes.number("eps"))}, {}, "rstd");
     Value y = named(b, b.mul(centred, beside(b, rstd, type)), "normed");
     if (has_operand(op, 1)) y = b.mul(y, beside(b, b.cast(op.operands[1], dtype), type));
@@ -123,6 +136,7 @@ VjpResult batch_norm_vjp(const VjpInput& in) {
         Attributes attributes{{"eps", op.attributes.number("eps")}};
         const bool bias = has_operand(op, 2) && in.wants(2);
         if (bias) attributes.set("bias", true);
+        if (ranks_of(op) > 1) attributes.set(batch_norm_ranks, ranks_of(op));
         const std::vector<Value> gradients =
             b.emit("batch_norm_backward",
                    {in.cotangents[0], in.operand(0), operand_or_none(op, 1), in.result(1), in.result(2)}, attributes);
@@ -135,12 +149,13 @@ VjpResult batch_norm_vjp(const VjpInput& in) {
     const DType dtype = b.type(in.result(1)).dtype;
     const double n = numbers_of(type);
     if (in.cotangents.size() > 1 && in.cotangents[1]) {
-        Value d = b.broadcast_to(beside(b, b.mul(in.cotangents[1], 1 / n), type), type.dims);
+        Value d =
+            b.broadcast_to(beside(b, b.mul(mean_of_ranks(b, in.cotangents[1], ranks_of(op)), 1 / n), type), type.dims);
         result[0] = add_optional(b, result[0], b.cast(d, type.dtype));
     }
     if (in.cotangents.size() > 2 && in.cotangents[2]) {
         Value centred = b.sub(b.cast(in.operand(0), dtype), beside(b, in.result(1), type));
-        Value d = b.mul(centred, beside(b, b.mul(in.cotangents[2], 2 / n), type));
+        Value d = b.mul(centred, beside(b, b.mul(mean_of_ranks(b, in.cotangents[2], ranks_of(op)), 2 / n), type));
         result[0] = add_optional(b, result[0], b.cast(d, type.dtype));
     }
     return result;
@@ -199,8 +214,9 @@ std::vector<Value> decompose_batch_norm_backward(Builder& b, const Op& op) {
     Value normed = named(b, b.mul(centred, beside(b, rstd, type)), "normed");
     Value sum = named(b, sum_of_channels(b, dy), "sum_dy");
     Value dot = named(b, sum_of_channels(b, b.mul(dy, normed)), "dot_dy");
-    Value along = b.mul(normed, beside(b, b.mul(dot, 1 / n), type));
-    Value across = b.sub(b.sub(dy, beside(b, b.mul(sum, 1 / n), type)), along);
+    const auto mean = [&](Value v) { return beside(b, b.mul(mean_of_ranks(b, v, ranks_of(op)), 1 / n), type); };
+    Value along = b.mul(normed, mean(dot));
+    Value across = b.sub(b.sub(dy, mean(sum)), along);
     Value scale = has_operand(op, 2) ? b.mul(rstd, b.cast(op.operands[2], dtype)) : rstd;
     std::vector<Value> results = {b.cast(b.mul(across, beside(b, scale, type)), type.dtype)};
     if (has_operand(op, 2)) results.push_back(b.cast(dot, b.type(op.operands[2]).dtype));

@@ -87,7 +87,7 @@ const UnaryRow rows[] = {
      [](Builder& b, Value x, Value, Value dy) { return b.neg(b.mul(dy, b.op("sin", {x}))); }, -4, 4},
     {"relu", "The positive part, element by element.", "y = max(x, 0); dx = dy where y > 0, else 0", "Relu",
      [](const double* x) { return x[0] < 0 ? 0 : x[0]; }, [](const std::int64_t* x) { return x[0] < 0 ? 0 : x[0]; },
-     "vec_math::max<{t}>({0}, 0)", "max({0}, 0)", 4, plain,
+     "vec_math::relu<{t}>({0})", "max({0}, 0)", 4, plain,
      [](Builder& b, Value, Value y, Value dy) {
          Value none = b.scalar(b.type(y).dtype, 0);
          return b.op("select", {b.op("gt", {y, none}), dy, none});

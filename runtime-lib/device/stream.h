@@ -185,7 +185,10 @@ class Stream {
             if (h.matrix == matrix) return h.time;
         return 0;
     }
-    void hold(const void* matrix) { held_.push_back({matrix, ++times_held_}); }
+    void hold(std::initializer_list<const void*> matrices) {
+        held_.reserve(held_.size() + matrices.size());  // all or none
+        for (const void* matrix : matrices) held_.push_back({matrix, ++times_held_});
+    }
     void release(std::size_t last) { held_.resize(held_.size() - last); }
 
     Native* native() const { return native_; }
@@ -212,7 +215,7 @@ class HeldMatrices {
   public:
     HeldMatrices(std::initializer_list<const void*> matrices, Stream& stream)
         : stream_(stream), count_(matrices.size()) {
-        for (const void* matrix : matrices) stream_.hold(matrix);
+        stream_.hold(matrices);
     }
     ~HeldMatrices() { stream_.release(count_); }
     HeldMatrices(const HeldMatrices&) = delete;

@@ -101,6 +101,7 @@ struct ProgramSpec {
     } not_evaluated{};
     bool token_entropy = false;    // the loss is the mean cross entropy of tokens alone
     bool counts_hits = false;      // Model::evaluate counts labels, and those with the largest score (StepScalars)
+    bool synced_norms = false;     // batch norms take the rows of a micro-step of all ranks
     bool stops_gradients = false;  // the model detaches something: its gradient is not the slope of its loss
     std::int64_t default_grad_accum;
     double flops_per_micro_step;  // of the matrix products, forward and backward; 0: not known

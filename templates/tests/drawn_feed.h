@@ -2,6 +2,7 @@
 // A step's inputs, drawn: what gradients_test.cpp trains on.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -63,12 +64,19 @@ inline void write_feed(const std::string& path) {
             input.batched ? n / static_cast<std::size_t>(micro_batches_of(input) * input.shape[0]) : 0;
         std::vector<float> floats;
         const auto append = [&](auto value) { writer.append(&value, sizeof value); };
-        for (std::size_t k = 0; k < n; ++k) {
+        // Where norms take the rows of all ranks, which the reference, one rank, has one micro-batch after the other
+        // of, all have the same ones.
+        const std::size_t once = PROGRAM.synced_norms && input.batched ? input.bytes / size_of(input.dtype) : n;
+        const std::uint64_t begin = state;
+        for (std::size_t at = 0; at < n; ++at) {
+            const std::size_t k = at % once;
+            if (k == 0) state = begin;
             const std::uint64_t bits = next(k < first ? state : state_behind);
             switch (input.dtype) {
                 default:  // of floating point
-                    if (k < first) floats.push_back(static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-52 - 1));
-                    append(k < first ? floats.back() : 0.9F * floats[(k + row) % first]);
+                    if (at < std::min(first, once))
+                        floats.push_back(static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-52 - 1));
+                    append(k < first ? floats[k] : 0.9F * floats[(k + row) % first]);
                     break;
                 case DType::i64: append(integer<std::int64_t>(input, k, bits)); break;
                 case DType::i32: append(integer<std::int32_t>(input, k, bits)); break;

@@ -51,5 +51,24 @@ TEST_P(BatchNormOnRanks, KeepsWhatPyTorchDoes) {
 INSTANTIATE_TEST_SUITE_P(Programs, BatchNormOnRanks, testing::ValuesIn(in_short(cases, {"fsdp2_batch_norm"})),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// With --sync-batch-norm two ranks of three rows each have the statistics, the gradients and the running statistics of
+// PyTorch's micro-steps of six.
+class SyncedNorms : public testing::TestWithParam<Case> {};
+
+TEST_P(SyncedNorms, TakeTheRowsOfAllRanks) {
+    const Case& c = GetParam();
+    const GeneratedProgram program(c.name, "batch_norm", "dyn.logits",
+                                   std::string("--batch 3 --sync-batch-norm ") + c.sharding, "train", 2);
+    expect_pytorchs_numbers(program, "--grad-accum 2");
+}
+
+const Case synced[] = {{"dp2_synced_norms", "--dp 2"},
+                       {"dp2_synced_norms_recompute", "--dp 2 --recompute block"},
+                       {"dp2_synced_norms_straight", "--dp 2 --no-roll"},
+                       {"fsdp2_synced_norms", "--fsdp 2"}};
+
+INSTANTIATE_TEST_SUITE_P(Programs, SyncedNorms, testing::ValuesIn(in_short(synced, {"fsdp2_synced_norms"})),
+                         [](const auto& info) { return std::string(info.param.name); });
+
 }  // namespace batch_norm_test
 }  // namespace thunderc::tests

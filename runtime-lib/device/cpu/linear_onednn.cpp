@@ -376,19 +376,26 @@ constexpr std::int64_t few_rows = 128;
 const std::byte* packed_b(const Plan& plan, const Product& call, std::uint64_t time, Cache& cache) {
     Packed& packed = cache.packed[{call.b.data, &plan}];
     if (packed.time == time) return packed.data();
-    packed.time = time;
     packed.lines.resize(plan.packed / sizeof(Line));
-    for (const Part& part : plan.parts) {
+    std::atomic<dnnl_status_t> failure = dnnl_success;  // the first
+    share_pieces(static_cast<std::int64_t>(plan.parts.size()), plan.threads, [&](std::int64_t at, int thread) {
+        const Part& part = plan.parts[static_cast<std::size_t>(at)];
         const Compiled& compiled = *part.compiled;
-        if (compiled.pack == nullptr) continue;
+        if (compiled.pack == nullptr) return;
         Tensor from, to;
-        check(dnnl_memory_create(from.out(), compiled.given_b, cache.engine,
-                                 const_cast<void*>(advanced(call.b, part.b).data)),
-              "read a matrix");
-        check(dnnl_memory_create(to.out(), compiled.b, cache.engine, packed.data() + part.packed), "pack a matrix");
+        void* const given = const_cast<void*>(advanced(call.b, part.b).data);
+        dnnl_status_t status = dnnl_memory_create(from.out(), compiled.given_b, cache.engine, given);
+        if (status == dnnl_success)
+            status = dnnl_memory_create(to.out(), compiled.b, cache.engine, packed.data() + part.packed);
         const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-        check(dnnl_primitive_execute(compiled.pack, cache.queues.front(), 2, arguments), "pack a matrix");
-    }
+        if (status == dnnl_success)
+            status =
+                dnnl_primitive_execute(compiled.pack, cache.queues[static_cast<std::size_t>(thread)], 2, arguments);
+        dnnl_status_t before = dnnl_success;
+        if (status != dnnl_success) failure.compare_exchange_strong(before, status, std::memory_order_relaxed);
+    });
+    check(failure.load(std::memory_order_relaxed), "pack a matrix");
+    packed.time = time;
     return packed.data();
 }
 

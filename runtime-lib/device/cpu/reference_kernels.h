@@ -96,6 +96,11 @@ template <typename T>
 inline T number(bool condition) {
     return condition ? T{1} : T{0};
 }
+// The positive part; -0 and what is no number stay.
+template <typename T>
+inline T relu(T x) {
+    return x < 0 ? T{0} : x;
+}
 
 // Of integers, which wrap around.
 template <std::integral T>

@@ -2,8 +2,8 @@
 // Sums and maxima within one row, by one thread, for generated kernels.
 //
 // 32 lanes take the elements in turn and are added as a tree: the order of the additions follows from the length of the
-// row alone, whatever the width of the machine's vectors, and there are enough lanes to keep several vector additions
-// in flight.
+// row alone, or of the runs that it is cut into, whatever the width of the machine's vectors, and there are enough
+// lanes to keep several vector additions in flight.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,11 @@ inline __attribute__((always_inline)) void add_terms(T* lane, std::int64_t n, Te
     for (int k = 0; k < rest; ++k) lane[k] = combine(lane[k], term(i + k));
 }
 
-// All lanes as one, which ends in the first.
+// All lanes as one.
 template <typename T, typename Combine>
-inline __attribute__((always_inline)) T join_lanes(T* lane, Combine&& combine) {
+inline __attribute__((always_inline)) T join_lanes(const T* of_row, Combine&& combine) {
+    T lane[lanes];
+    for (int k = 0; k < lanes; ++k) lane[k] = of_row[k];
     for (int width = lanes / 2; width > 0; width /= 2) {
         for (int k = 0; k < width; ++k) lane[k] = combine(lane[k], lane[k + width]);
     }
@@ -64,7 +66,7 @@ class RowSum {
     inline __attribute__((always_inline)) void add(std::int64_t n, Term&& term) {
         detail::add_terms<T>(lane_, n, term, detail::sum_of<T>);
     }
-    inline __attribute__((always_inline)) T total() { return detail::join_lanes<T>(lane_, detail::sum_of<T>); }
+    inline __attribute__((always_inline)) T total() const { return detail::join_lanes<T>(lane_, detail::sum_of<T>); }
 
   private:
     T lane_[detail::lanes] = {};
@@ -81,7 +83,9 @@ class RowMax {
     inline __attribute__((always_inline)) void add(std::int64_t n, Term&& term) {
         detail::add_terms<T>(lane_, n, term, detail::greater_of<T>);
     }
-    inline __attribute__((always_inline)) T total() { return detail::join_lanes<T>(lane_, detail::greater_of<T>); }
+    inline __attribute__((always_inline)) T total() const {
+        return detail::join_lanes<T>(lane_, detail::greater_of<T>);
+    }
 
   private:
     static constexpr T least =

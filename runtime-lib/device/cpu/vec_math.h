@@ -67,6 +67,12 @@ inline T choose(bool condition, T a, T b) {
     }
 }
 
+// The positive part: -0 and NaN stay what they are, as PyTorch has it.
+template <typename T>
+inline T relu(T x) {
+    return choose<T>(x < 0, T{0}, x);
+}
+
 // NaN where either is (unlike fmin and fmax), as PyTorch's minimum and maximum.
 template <std::floating_point T>
 inline T min(T a, T b) {

@@ -15,7 +15,7 @@ __device__ inline float infinity() {
 __device__ inline float quiet_nan() {
     return __uint_as_float(0x7fc00000U);
 }
-// The least number of a type: what every maximum begins with.
+// The least number of a type: what a maximum of integers begins with, and those of attention and cross entropy.
 template <typename T>
 __device__ constexpr T lowest();
 template <>
@@ -59,6 +59,12 @@ __device__ inline T choose(bool condition, T a, T b) {
 template <typename T>
 __device__ inline T number(bool condition) {
     return condition ? T{1} : T{0};
+}
+
+// The positive part; -0 and NaN stay.
+template <typename T>
+__device__ inline T relu(T x) {
+    return x < 0 ? T{0} : x;
 }
 
 // NaN where either is, as PyTorch's minimum and maximum.

@@ -53,12 +53,12 @@ void basins_forward(float* largest, float* added, float* softplus, float* sigmoi
             for (std::int64_t c = 0; c < width; ++c) {
                 const float product = gauge_row[c] * basins_0_period[c];
                 const float difference = vec_math::sin(product) - basins_0_level_of_row;
-                const float softplus_2 = vec_math::max<float>(difference, 0) +
+                const float softplus_2 = vec_math::relu<float>(difference) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
                 const float added_c = gauge_row[c] + softplus_2 / largest_of_row;
                 const float product_2 = added_c * basins_1_period[c];
                 const float difference_2 = vec_math::sin(product_2) - basins_1_level_of_row;
-                const float softplus_c = vec_math::max<float>(difference_2, 0) +
+                const float softplus_c = vec_math::relu<float>(difference_2) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference_2)) + 1.0F);
                 const float sigmoid_c = vec_math::sigmoid(difference_2);
                 const float cosine_c = vec_math::cos(product_2);

@@ -60,13 +60,13 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
         for (int e = 0; e < 2; ++e) {
             const float product = gauge_v[e] * basins_0_period_v[e];
             const float difference = math::sin(product) - basins_0_level_of_row;
-            const float softplus_2 = math::max<float>(difference, 0) +
+            const float softplus_2 = math::relu<float>(difference) +
                 math::log(math::exp(-math::abs(difference)) + 1.0F);
             const float added_c = gauge_v[e] + softplus_2 / largest_of_row;
             const float product_2 = added_c * basins_1_period_v[e];
             const float difference_2 = math::sin(product_2) - basins_1_level_of_row;
             added_v[e] = added_c;
-            softplus_v[e] = math::max<float>(difference_2, 0) +
+            softplus_v[e] = math::relu<float>(difference_2) +
                 math::log(math::exp(-math::abs(difference_2)) + 1.0F);
             sigmoid_v[e] = math::sigmoid(difference_2);
             cosine_v[e] = math::cos(product_2);

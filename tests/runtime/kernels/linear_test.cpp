@@ -296,8 +296,9 @@ TEST(HeldMatrices, AreReadAsTheyAreSinceTheyAreHeld) {
                         expect(second, "another one that is held");
                     }
                 }
-                first = random(s.k * s.n, ++seed);
-                std::swap_ranges(second.begin(), second.end() - 1, second.begin() + 1);
+                const std::vector<float> others = random(s.k * s.n, ++seed);
+                std::copy(others.begin(), others.end(), first.begin());
+                std::rotate(second.begin(), second.begin() + 1, second.end());
                 expect(first, "changed, and no longer held");
             }
         }
