@@ -66,6 +66,16 @@ class BlockQuantiser {
           report_(report),
           b_(f_) {}
 
+    // Which layers the function reads, where it is of the forward pass: what a backward pass computes again is no other
+    // reading.
+    void note_reads() {
+        for (const Op& op : f_.ops)
+            if (op.name == "linear_backward_input" || op.name == "linear_backward_weight") return;
+        for (const Op& op : f_.ops)
+            if (op.name == "linear")
+                if (const ScaledLayer layer = layer_of(weights_of(op)); !layer.empty()) tensors_.note_read(layer);
+    }
+
     // Whether the forward pass is of this step: it notes amaxes, and decides which layers are quantised.
     void run(bool of_step) {
         of_step_ = of_step;
@@ -116,14 +126,14 @@ class BlockQuantiser {
         }
         return {};
     }
-    // What the layer is called, for each of the loop; empty where a weight is none of its own.
-    std::vector<std::string> modules(const std::vector<Value>& weights) const {
+    // Whose weights these are; empty where one is none of its own.
+    ScaledLayer layer_of(const std::vector<Value>& weights) const {
         std::vector<std::vector<std::string>> all;
         for (const Value w : weights) {
             all.push_back(parameters(w));
             if (all.back().empty()) return {};
         }
-        return modules_of_weights(all);
+        return layer_of_weights(all);
     }
 
     void declined(const Op& op, const std::string& why) {
@@ -245,24 +255,30 @@ class BlockQuantiser {
 
     // ---- y = x Wᵀ ----
 
-    // All layers of a loop are one text: they are left out together, or not at all.
-    bool is_skipped(const std::vector<std::string>& names) const {
+    // All layers of a loop are one text: they are left out together, or not at all; and so are layers that one product
+    // computes, by the name of any of them.
+    bool is_skipped(const ScaledLayer& layer) const {
         if (options_.skip.empty()) return false;
         const std::regex skip = skip_expression(options_.skip);
-        const auto matched =
-            std::count_if(names.begin(), names.end(), [&](const std::string& n) { return std::regex_search(n, skip); });
-        if (matched == 0 || matched == static_cast<std::ptrdiff_t>(names.size())) return matched > 0;
+        const auto named = [&](const std::string& n) { return std::regex_search(n, skip); };
+        std::size_t matched = 0;
+        for (std::size_t k = 0; k < layer.modules.size(); ++k)
+            matched += named(layer.modules[k]) || std::any_of(layer.own[k].begin(), layer.own[k].end(), named) ? 1 : 0;
+        if (matched > 0) tensors_.note_skipped();
+        if (matched == 0 || matched == layer.modules.size()) return matched > 0;
         Diagnostic d;
         d.message = fmt::format("--fp8-skip: '{}' names {} of {} and not the others", options_.skip, matched,
-                                name_pattern(names));
+                                name_pattern(layer.modules));
         d.help = "name all layers of a loop, or none: they are computed by the same code";
         throw UserError(std::move(d));
     }
 
     // Why a layer stays as it is; "": it does not.
-    std::string unfit(const Op& op, const std::vector<std::string>& names) const {
-        if (names.empty()) return "its weights are no parameters of the layer alone";
-        if (is_skipped(names)) return "--fp8-skip names it";
+    std::string unfit(const Op& op, const ScaledLayer& layer) const {
+        if (layer.empty()) return "its weights are no parameters of the layer alone";
+        if (is_skipped(layer)) return "--fp8-skip names it";
+        if (tensors_.is_read_twice(layer)) return "its weights are read twice";
+        if (tensors_.is_called_as_another(layer)) return "another layer has its name";
         const Type& x = f_.type(op.operands[0]);
         if (x.dtype != DType::bf16 || f_.type(op.results[0]).dtype != DType::bf16)
             return fmt::format("it is of {}", name_of(x.dtype));
@@ -274,28 +290,31 @@ class BlockQuantiser {
         for (const auto& [what, size] : sizes)
             if (size % of_recipe_.multiple != 0)
                 return fmt::format("{} {} are no multiple of {}", size, what, of_recipe_.multiple);
-        const ScaledTensor* known = tensors_.find(names.front(), "input");
-        if (known == nullptr) return of_step_ ? "" : "the step has it so";
-        return known->noted_in == f_.name ? "its weights are read twice" : "";
+        return of_step_ || tensors_.find(layer, "input") != nullptr ? "" : "the step has it so";
+    }
+
+    static std::vector<Value> weights_of(const Op& linear) {
+        std::vector<Value> out;
+        for (std::size_t k = 0; k < linear_products(linear.operands.size()); ++k)
+            out.push_back(linear.operands[linear_weight(k)]);
+        return out;
     }
 
     void forward(Op& op) {
-        std::vector<Value> weights, biases;
-        for (std::size_t k = 0; k < linear_products(op.operands.size()); ++k) {
-            weights.push_back(op.operands[linear_weight(k)]);
+        const std::vector<Value> weights = weights_of(op);
+        std::vector<Value> biases;
+        for (std::size_t k = 0; k < weights.size(); ++k)
             if (has_operand(op, linear_bias(k))) biases.push_back(op.operands[linear_bias(k)]);
-        }
-        const std::vector<std::string> names = modules(weights);
-        if (const std::string why = unfit(op, names); !why.empty()) {
+        const ScaledLayer layer = layer_of(weights);
+        if (const std::string why = unfit(op, layer); !why.empty()) {
             declined(op, why);
             f_.ops.push_back(std::move(op));
             return;
         }
         // What is computed again in the backward pass, or evaluated, has the scales that it has, and its amax is known.
-        const bool notes = tensors_.find(names.front(), "input") == nullptr;
-        ScaledTensor& input = tensors_.get(names, "input", DType::e4m3);
-        ScaledTensor& weight = tensors_.get(names, "weight", DType::e4m3);
-        if (notes) input.noted_in = weight.noted_in = f_.name;
+        const bool notes = tensors_.find(layer, "input") == nullptr;
+        ScaledTensor& input = tensors_.get(layer, "input", DType::e4m3);
+        ScaledTensor& weight = tensors_.get(layer, "weight", DType::e4m3);
         const Codes x = quantise(input, {op.operands[0]}, true, false, notes).plain;
         const Codes w = quantise(weight, weights, true, false, notes).plain;
         linear_product(op, x, w, operand_or_none(op, linear_residual), biases);
@@ -305,17 +324,17 @@ class BlockQuantiser {
 
     // ---- dx = dy W, dW = dyᵀ x ----
 
-    bool is_quantised_layer(const std::vector<std::string>& names) const {
-        return !names.empty() && tensors_.find(names.front(), "input") != nullptr;
+    bool is_quantised_layer(const ScaledLayer& layer) const {
+        return !layer.empty() && tensors_.find(layer, "input") != nullptr;
     }
 
     std::string of_gradients() const { return fmt::format("{} times e4m3", thunderc::name_of(of_recipe_.gradient)); }
 
     // dy is quantised once, for both products.
-    Copies gradient(const std::vector<std::string>& names, Value dy) {
+    Copies gradient(const ScaledLayer& layer, Value dy) {
         const auto known = gradients_.find(dy);
         if (known != gradients_.end()) return known->second;
-        ScaledTensor& tensor = tensors_.get(names, "gradient", of_recipe_.gradient);
+        ScaledTensor& tensor = tensors_.get(layer, "gradient", of_recipe_.gradient);
         return gradients_[dy] = quantise(tensor, {dy}, true, options_.weight_gradients, true);
     }
 
@@ -323,13 +342,13 @@ class BlockQuantiser {
         std::vector<Value> weights;
         for (std::size_t k = 0; k < backward_input_products(op.operands.size()); ++k)
             weights.push_back(op.operands[backward_input_weight(k)]);
-        const std::vector<std::string> names = modules(weights);
-        if (!is_quantised_layer(names)) {
+        const ScaledLayer layer = layer_of(weights);
+        if (!is_quantised_layer(layer)) {
             f_.ops.push_back(std::move(op));
             return;
         }
-        const Codes dy = gradient(names, op.operands[0]).plain;
-        const Codes w = quantise(*tensors_.find(names.front(), "weight"), weights, false, true, false).transposed;
+        const Codes dy = gradient(layer, op.operands[0]).plain;
+        const Codes w = quantise(*tensors_.find(layer, "weight"), weights, false, true, false).transposed;
         linear_product(op, dy, w, operand_or_none(op, backward_input_residual), {});
         report_.done("quantise_products", op.provenance.scope, of_gradients());
     }
@@ -348,15 +367,13 @@ class BlockQuantiser {
         const bool biases = op.attributes.boolean("bias", false);
         const std::size_t n = biases ? op.results.size() / 2 : op.results.size();
         const std::vector<Value> destination = destinations(op, n, before, uses);
-        const std::vector<std::string> names =
-            destination.size() == n ? modules(destination) : std::vector<std::string>{};
-        if (!options_.weight_gradients || op.operands.size() > backward_weight_before || !is_quantised_layer(names)) {
+        const ScaledLayer layer = destination.size() == n ? layer_of(destination) : ScaledLayer{};
+        if (!options_.weight_gradients || op.operands.size() > backward_weight_before || !is_quantised_layer(layer)) {
             f_.ops.push_back(std::move(op));
             return;
         }
-        const Codes dy = gradient(names, op.operands[0]).transposed;
-        const Codes x =
-            quantise(*tensors_.find(names.front(), "input"), {op.operands[1]}, false, true, false).transposed;
+        const Codes dy = gradient(layer, op.operands[0]).transposed;
+        const Codes x = quantise(*tensors_.find(layer, "input"), {op.operands[1]}, false, true, false).transposed;
         if (biases) bias_gradients(op, n);
         Op made = product("fp8_linear_backward_weight", op, f_.type(op.results[0]).dtype, dy, x, {});
         for (const char* kept : {"adjacent_weights", "outs"})
@@ -426,6 +443,9 @@ class BlockQuantiser {
 
 void quantise_blocks(Module& module, Function& entry, ScaledTensors& tensors, const Fp8Options& options, bool of_step,
                      Report& report) {
+    for (Op& op : entry.ops)
+        if (of_step && runs_function(op) && call_count(module, callee(module, op).name) == 1)
+            BlockQuantiser(module, entry, op, tensors, options, report).note_reads();
     for (Op& op : entry.ops) {
         if (!runs_function(op)) continue;
         if (const Function& block = callee(module, op); call_count(module, block.name) != 1) {
@@ -472,6 +492,12 @@ Module quantise_products(Module module, const Fp8Options& options, Report& repor
     quantise_blocks(module, *step, tensors, options, true, report);
     if (Function* evaluate = module.find(evaluate_function))
         quantise_blocks(module, *evaluate, tensors, options, false, report);
+    if (!options.skip.empty() && !tensors.any_skipped()) {
+        Diagnostic d;
+        d.message = fmt::format("--fp8-skip: '{}' names no linear layer of a block", options.skip);
+        d.help = "thunderc inspect lists the modules; for example: --fp8-skip 'mlp\\.down_proj$'";
+        throw UserError(std::move(d));
+    }
     tensors.require_any();
     tensors.update_scales(*step, *update, options.ranks);
     return module;

@@ -45,31 +45,44 @@ std::string ScaledTensor::short_name(Part part) const {
     return fmt::format("{}_{}", short_name(), name_of(part));
 }
 
-std::vector<std::string> modules_of_weights(const std::vector<std::vector<std::string>>& parameters) {
-    std::vector<std::string> out;
+ScaledLayer layer_of_weights(const std::vector<std::vector<std::string>>& parameters) {
+    ScaledLayer out;
+    for (const std::vector<std::string>& of_product : parameters) out.weights.push_back(of_product.front());
     for (std::size_t layer = 0; layer < parameters.front().size(); ++layer) {
-        std::vector<std::string> leaves;
-        std::string scope;
+        std::vector<std::string> leaves, own;
         for (const std::vector<std::string>& of_product : parameters) {
             std::string module = of_product[layer];
             if (last_part(module) == "weight") module.resize(module.rfind('.'));
-            if (leaves.empty()) scope = module.substr(0, module.size() - last_part(module).size());
             leaves.push_back(last_part(module));
+            own.push_back(std::move(module));
         }
-        out.push_back(scope + joined_leaves(leaves));
+        const std::string scope = own.front().substr(0, own.front().size() - leaves.front().size());
+        out.modules.push_back(scope + joined_leaves(leaves));
+        out.own.push_back(std::move(own));
     }
     return out;
 }
 
-ScaledTensor* ScaledTensors::find(const std::string& module, const std::string& role) {
+ScaledTensor* ScaledTensors::find(const ScaledLayer& layer, const std::string& role) {
     for (ScaledTensor& tensor : tensors_)
-        if (tensor.modules.front() == module && tensor.role == role) return &tensor;
+        if (tensor.weights == layer.weights && tensor.role == role) return &tensor;
     return nullptr;
 }
 
-ScaledTensor& ScaledTensors::get(const std::vector<std::string>& modules, const std::string& role, DType dtype) {
-    if (ScaledTensor* known = find(modules.front(), role)) return *known;
-    return tensors_.emplace_back(ScaledTensor{modules, role, dtype});
+ScaledTensor& ScaledTensors::get(const ScaledLayer& layer, const std::string& role, DType dtype) {
+    if (ScaledTensor* known = find(layer, role)) return *known;
+    return tensors_.emplace_back(ScaledTensor{layer.weights, layer.modules, role, dtype});
+}
+
+bool ScaledTensors::is_read_twice(const ScaledLayer& layer) const {
+    const auto at = reads_.find(layer.weights);
+    return at != reads_.end() && at->second > 1;
+}
+
+bool ScaledTensors::is_called_as_another(const ScaledLayer& layer) const {
+    return std::any_of(tensors_.begin(), tensors_.end(), [&](const ScaledTensor& tensor) {
+        return tensor.modules.front() == layer.modules.front() && tensor.weights != layer.weights;
+    });
 }
 
 Value ScaledTensors::argument(Function& entry, const ScaledTensor& tensor, Part part) {

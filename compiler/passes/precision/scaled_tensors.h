@@ -18,28 +18,42 @@ namespace thunderc {
 struct ScaledTensor {
     enum class Part : std::uint8_t { scale, amax, history };
 
+    std::vector<std::string> weights;  // of the layer
     std::vector<std::string> modules;  // "model.layers.0.mlp.down_proj" and so on
     std::string role;                  // input, weight, gradient
     DType dtype = DType::e4m3;
-    std::string noted_in{};  // the function that notes its amax
-    Value amax_after{};      // what the step makes of that
+    Value amax_after{};  // what the step makes of that
 
     std::string short_name() const;           // "down_proj_input"
     std::string short_name(Part part) const;  // "down_proj_input_scale"
 };
 
-// What the layers are called whose weights are these parameters, of several products those of each:
-// "layers.0.self_attn.qkv_proj" of q_proj.weight, k_proj.weight and v_proj.weight.
-std::vector<std::string> modules_of_weights(const std::vector<std::vector<std::string>>& parameters);
+// A linear layer, or one in each layer of a loop; several that one product computes are one.
+struct ScaledLayer {
+    std::vector<std::string> weights{};           // parameters of the first: what it is known by
+    std::vector<std::string> modules{};           // what each of the loop is called: "layers.0.self_attn.qkv_proj"
+    std::vector<std::vector<std::string>> own{};  // the modules of each one's weights: q_proj, k_proj, v_proj
+
+    bool empty() const { return modules.empty(); }
+};
+
+// Of one product after the other the parameter that is its weight, layer by layer.
+ScaledLayer layer_of_weights(const std::vector<std::vector<std::string>>& parameters);
 
 class ScaledTensors {
   public:
     explicit ScaledTensors(std::int64_t history) : history_(history) {}
 
-    // By the first of its modules; nullptr where there is none.
-    ScaledTensor* find(const std::string& module, const std::string& role);
+    // nullptr where there is none.
+    ScaledTensor* find(const ScaledLayer& layer, const std::string& role);
     // Made where it is not there.
-    ScaledTensor& get(const std::vector<std::string>& modules, const std::string& role, DType dtype);
+    ScaledTensor& get(const ScaledLayer& layer, const std::string& role, DType dtype);
+
+    // What all functions of the step's forward pass read: a layer that is read twice has two inputs, and one scale.
+    void note_read(const ScaledLayer& layer) { ++reads_[layer.weights]; }
+    bool is_read_twice(const ScaledLayer& layer) const;
+    // Whether another layer's states have this one's name.
+    bool is_called_as_another(const ScaledLayer& layer) const;
 
     // The state as an argument of the entry.
     Value argument(Function& entry, const ScaledTensor& tensor, ScaledTensor::Part part);
@@ -48,6 +62,8 @@ class ScaledTensors {
     // all; scales of weights in the update.
     void update_scales(Function& step, Function& update, bool ranks);
 
+    void note_skipped() { any_skipped_ = true; }
+    bool any_skipped() const { return any_skipped_; }
     void note_declined(const std::string& where, const std::string& why) { declined_.emplace_back(where, why); }
     // Throws UserError where nothing is quantised.
     void require_any() const;
@@ -61,6 +77,8 @@ class ScaledTensors {
     std::int64_t history_;
     std::deque<ScaledTensor> tensors_;                                // in the order in which they are quantised
     std::map<std::pair<std::string, std::string>, Value> arguments_;  // by entry and name
+    bool any_skipped_ = false;
+    std::map<std::vector<std::string>, int> reads_;  // by weights
     std::vector<std::pair<std::string, std::string>> declined_;
 };
 
