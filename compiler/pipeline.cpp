@@ -93,10 +93,6 @@ void add_recognition(PassList& list, const CompileOptions& o) {
     list.add("simplify", simplify_model);     // the transposes that lifting put in front of products cancel
     list.add("join_pieces", join_pieces);     // before anything is recognised: a row of a batch may be written as one
     list.require("check_outputs", check_outputs);
-    if (o.mesh.world() > 1)
-        list.require("sync_norms", [o](Module m, Report& r) {
-            return sync_norms(std::move(m), SyncOptions{o.mesh.world(), o.sync_batch_norm}, r);
-        });
 
     list.add("raise_norm", raise_norm);
     list.add("raise_grouped_linear", raise_grouped_linear);
@@ -195,6 +191,10 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     list.add("choose_init", choose_init);  // by what the model is, whoever computes it
     if (thunder::find_rule(o.optimizer)->steps_matrices()) list.require("mark_outer_matrices", mark_outer_matrices);
     if (!user_functions().empty()) add_user_functions(list, o);
+    if (o.mesh.world() > 1)  // behind what a program shares with its reference, which is one rank
+        list.require("sync_norms", [o](Module m, Report& r) {
+            return sync_norms(std::move(m), SyncOptions{o.mesh.world(), o.sync_batch_norm}, r);
+        });
     list.add("keep_statistics", keep_statistics);
     add_layers(list, o);
     list.add("add_evaluation",
