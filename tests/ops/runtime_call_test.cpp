@@ -165,7 +165,8 @@ TEST(RuntimeCall, MatmulThatRepeatsInPartIsDeclinedUntilDecomposed) {
 // A definition knows the runtime API, not the program that is printed around a call: whatever is a name there (members,
 // sizes, arenas) is a field of a kind of its own.
 TEST(RuntimeCall, LiteralsAreValues) {
-    const std::string plain = "(true|false|nullptr|-?[0-9][0-9.]*(e[-+]?[0-9]+)?F?|[A-Z][A-Za-z0-9]*::[a-z][a-z0-9_]*)";
+    const std::string plain =
+        "(true|false|nullptr|-?[0-9][0-9.]*(e[-+]?[0-9]+)?F?|[A-Z][A-Za-z0-9]*::[a-z][a-z0-9_]*|\"[a-z ]+\")";
     const std::string list = "(" + plain + R"(|\{)" + plain + "(, " + plain + R"()*\}))";
     const std::string member = R"(\.[A-Za-z]+ = )" + list;
     const std::regex value(plain + R"(|\{)" + member + "(, " + member + R"()*\})");
