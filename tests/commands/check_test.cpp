@@ -3,6 +3,7 @@
 // machine has no NVRTC, what needs it is skipped.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -161,7 +162,15 @@ TEST_F(Check, GoldensDoNotSpill) {
     for (const fs::directory_entry& entry : fs::directory_iterator(GOLDENS)) {
         if (!fs::exists(entry.path() / "kernels_cuda.cuh")) continue;
         const bool every = entry.path().filename() == "llama2";
-        const Ran ran = run("check " + entry.path().string() + " --arch " + (every ? "sm_80,sm_90a,sm_100" : "sm_90a"));
+        fs::path program = entry.path();
+        if (std::ifstream but_for(program / "but_for"); but_for) {  // what is the same in another golden lies there
+            std::string other;
+            but_for >> other;
+            program = fs::current_path() / entry.path().filename();
+            fs::copy(fs::path(GOLDENS) / other, program);
+            fs::copy(entry.path(), program, fs::copy_options::overwrite_existing);
+        }
+        const Ran ran = run("check " + program.string() + " --arch " + (every ? "sm_80,sm_90a,sm_100" : "sm_90a"));
         EXPECT_EQ(ran.status, 0) << entry.path() << "\n" << ran.out << ran.err;
         EXPECT_EQ(ran.err, "") << entry.path();
         ++programs;
