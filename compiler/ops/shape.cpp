@@ -190,7 +190,8 @@ OpDef slice() {
         std::size_t axis = require_axis(op.attributes.integer("axis"), y[0]);
         Dims strides = dense_strides(x[0].type.dims);
         std::int64_t offset = op.attributes.integer("begin") * strides[axis];
-        strides[axis] *= op.attributes.integer("step");
+        // One element is at `begin`, however far a next one would be.
+        strides[axis] *= y[0].dims[axis] > 1 ? op.attributes.integer("step") : 1;
         Tensor out(y[0]);
         copy_strided(x[0], offset, strides, out, 0, dense_strides(y[0].dims), y[0].dims);
         return std::vector<Tensor>{std::move(out)};

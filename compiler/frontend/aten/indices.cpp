@@ -64,7 +64,7 @@ Value part_written(Builder& b, Value whole, Value part, std::int64_t axis, std::
                    std::int64_t step) {
     Dims dims = b.type(whole).dims;
     const std::int64_t size = dims[static_cast<std::size_t>(axis)];
-    const std::int64_t count = end <= begin ? 0 : (end - begin + step - 1) / step;
+    const std::int64_t count = end <= begin ? 0 : (end - begin - 1) / step + 1;
     if (count == 0) return whole;
     dims[static_cast<std::size_t>(axis)] = count;
     part = b.reshape(part, dims);

@@ -305,6 +305,7 @@ void rolled(Node& n) {
     const Dims dims = n.integers("dims").value_or(Dims{});
     Value v = n.tensor("self");
     const Dims all = n.type("self").dims;
+    if (shifts.size() != (dims.empty() ? 1 : dims.size())) n.fail("roll takes as many shifts as dimensions");
     if (dims.empty()) v = b.reshape(v, {n.type("self").elements()});
     for (std::size_t k = 0; k < shifts.size(); ++k) {
         const std::int64_t axis = dims.empty() ? 0 : n.dimension(dims[k], static_cast<std::int64_t>(all.size()));

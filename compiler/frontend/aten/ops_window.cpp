@@ -45,6 +45,9 @@ void convolution_op(Node& n) {
     if (transposed) {
         const Dims more = for_each_dimension(n, "output_padding", spatial, 0);
         for (std::size_t d = 0; d < spatial; ++d)
+            if (more[d] < 0 || more[d] >= std::max(w.strides[d], w.dilations[d]))
+                n.fail("output_padding is no smaller than the stride or the dilation");
+        for (std::size_t d = 0; d < spatial; ++d)
             w.in[d] = (in[d] - 1) * w.strides[d] + w.reach(d) + more[d] - w.before[d] - w.behind[d];
         y = b.op("convolution_backward_input", {x, n.tensor("weight")},
                  {{"strides", w.strides},
