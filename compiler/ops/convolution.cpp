@@ -9,8 +9,6 @@
 // convolution arithmetic for deep learning", 2016.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "compiler/ops/composite.h"
 #include "compiler/ops/windows.h"
 
@@ -462,10 +460,8 @@ std::vector<OpDef> define_convolution() {
         require(dy.rank() >= 3 && w.rank() == dy.rank(),
                 fmt::format("dy is {}, the weight {}: (N, M, s...) and (M, C / groups, k...) expected",
                             dims_text(dy.dims), dims_text(w.dims)));
-        const std::int64_t groups = in.attributes.integer("groups");
-        require(groups >= 1 && groups <= std::max<std::int64_t>(dy.dims[1], 1),
-                fmt::format("{} groups of {} channels", groups, dy.dims[1]));
-        const Dims x = joined({dy.dims[0], w.dims[1] * groups}, in.attributes.integers("image"));
+        const Dims x =
+            joined({dy.dims[0], w.dims[1] * groups_of(in.attributes, dy.dims[1])}, in.attributes.integers("image"));
         check_form(x, w.dims, dy.dims, in.attributes);
         return std::vector<Type>{Type::tensor(gradient_dtype(in.attributes, dy.dtype), x)};
     };

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/ops/windows.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "compiler/ops/rules.h"
 
 namespace thunderc {
 namespace {
@@ -105,6 +109,13 @@ Value folded(Builder& b, Value columns, const Window& w) {
     result.dims.insert(result.dims.end(), w.in.begin(), w.in.end());
     return summed_at_elements(b, result, w,
                               [&](std::int64_t k) { return b.reshape(b.slice(columns, 2, k, k + 1), part); });
+}
+
+std::int64_t groups_of(const Attributes& attributes, std::int64_t channels) {
+    const std::int64_t groups = attributes.integer("groups");
+    require(groups >= 1 && groups <= std::max<std::int64_t>(channels, 1),
+            fmt::format("{} groups of {} channels", groups, channels));
+    return groups;
 }
 
 }  // namespace thunderc

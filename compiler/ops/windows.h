@@ -40,4 +40,7 @@ Value folded(Builder& b, Value columns, const Window& w);
 Value summed_at_elements(Builder& b, const Type& result, const Window& w,
                          const std::function<Value(std::int64_t place)>& part);
 
+// Into how many groups `channels` are divided; throws ShapeError where there are fewer channels.
+std::int64_t groups_of(const Attributes& attributes, std::int64_t channels);
+
 }  // namespace thunderc

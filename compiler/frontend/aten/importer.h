@@ -167,6 +167,8 @@ class Node {
     Dims shape(std::string_view name, std::size_t rank) { return shape(name, rank, rank); }
     // A tensor of floating point, of which something is computed that has fractions; else it fails.
     Value fractions(std::string_view name);
+    // Fails where so many channels cannot be divided into so many groups.
+    void check_groups(std::int64_t groups, std::int64_t channels);
     // A tensor, or a number as one without dimensions, of this type.
     Value operand(std::string_view name, DType dtype);
     std::vector<Value> tensors(std::string_view name);

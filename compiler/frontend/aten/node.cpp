@@ -55,6 +55,11 @@ Dims Node::shape(std::string_view name, std::size_t least, std::size_t most) {
     return of.dims;
 }
 
+void Node::check_groups(std::int64_t groups, std::int64_t channels) {
+    if (groups < 1 || groups > std::max<std::int64_t>(channels, 1) || channels % groups != 0)
+        fail(fmt::format("{} channels are not {} groups", channels, groups));
+}
+
 Value Node::fractions(std::string_view name) {
     const Value v = tensor(name);
     if (!is_float(importer_.type(v).dtype))

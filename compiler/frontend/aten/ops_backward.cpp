@@ -3,8 +3,6 @@
 // forward()).
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "compiler/frontend/aten/importer.h"
 #include "compiler/frontend/shared/scatter.h"
 
@@ -56,8 +54,7 @@ void group_norm_gradient(Node& n) {
     const Type type = n.type("input");
     n.shape("input", 2, most_dimensions);
     const std::int64_t batch = type.dims[0], channels = type.dims[1], groups = n.integer("group");
-    if (groups < 1 || groups > std::max<std::int64_t>(channels, 1) || channels % groups != 0)
-        n.fail(fmt::format("{} channels are not {} groups", channels, groups));
+    n.check_groups(groups, channels);
     const std::int64_t places = batch * channels == 0 ? 0 : type.elements() / (batch * channels);
     const Dims rows = {batch * groups, channels / groups * places}, column = {batch * groups, 1};
     const Dims by_channel = {batch, channels, places};

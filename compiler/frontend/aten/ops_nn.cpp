@@ -78,8 +78,7 @@ void group_norm_op(Node& n) {
         n.fail("an instance norm that tracks statistics is not supported", "make it with track_running_stats=False");
     const std::int64_t channels = type.dims[1];
     const std::int64_t groups = instance ? channels : n.integer(n.has("num_groups") ? "num_groups" : "group");
-    if (groups < 1 || groups > std::max<std::int64_t>(channels, 1) || channels % groups != 0)
-        n.fail(fmt::format("{} channels are not {} groups", channels, groups));
+    n.check_groups(groups, channels);
     const std::int64_t rows = type.dims[0] * groups;
     const Value x = b.reshape(n.tensor("input"), {rows, rows == 0 ? 0 : type.elements() / rows});
     const std::vector<Value> results = b.emit("layer_norm", {x}, {{"eps", n.number("eps", 1e-5)}});
