@@ -40,7 +40,10 @@ class LossAdder {
         for (const ChosenTerm& term : chosen.terms)
             if (!term.named && said.insert(term.result).second) say_which(chosen, term);
         const ChosenTerm& first = chosen.terms.front();
-        if (chooser_.guesses() && first.added.loss != nullptr) note_tokens(first.result);
+        if (chooser_.guesses() && first.added.loss != nullptr) {
+            note_tokens(first.result);
+            say_names(first);
+        }
         return run(chosen);
     }
 
@@ -88,6 +91,16 @@ class LossAdder {
                                     why, others + (left == 1 ? " is" : " are"), more));
     }
 
+    // Of a loss that nobody named: that inputs which the graph has are not those that the loss is made of.
+    void say_names(const ChosenTerm& term) {
+        for (std::size_t k = 0; k < term.inputs.size(); ++k)
+            if (const std::string& own = term.added.loss->inputs[k].name; chooser_.is_input(own))
+                report_.warning("loss", term.name,
+                                fmt::format("is trained on with a {} against the new input {}; the model's own input "
+                                            "{} is something else (--loss {} says that this is meant)",
+                                            term.added.loss->name, term.inputs[k], own, term.added.loss->name));
+    }
+
     const Op* definition(Value v) const {
         const std::int32_t at = v ? uses_.definition[v.index] : -1;
         return at < 0 ? nullptr : &main_.ops[static_cast<std::size_t>(at)];
@@ -132,16 +145,8 @@ class LossAdder {
     // An argument behind the inputs that there are.
     Value add_argument(Type type, ArgInfo info) {
         std::size_t at = 0;
-        for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
-            if (main_.argument_info[k].kind != ArgInfo::Kind::input) continue;
-            at = k + 1;
-            if (main_.argument_info[k].names.front() == info.names.front())
-                fail(fmt::format(
-                         "the model has an input {} and ends in {} all the same; the loss would need one of that name",
-                         info.names.front(), chooser_.outputs()),
-                     chooser_.offer_scalars("; if not, ") +
-                         "export the model without that input, or with its own loss as its first result");
-        }
+        for (std::size_t k = 0; k < main_.arguments.size(); ++k)
+            if (main_.argument_info[k].kind == ArgInfo::Kind::input) at = k + 1;
         const Value v = main_.add_value(std::move(type), info.names.front());
         main_.arguments.insert(main_.arguments.begin() + static_cast<std::ptrdiff_t>(at), v);
         main_.argument_info.insert(main_.argument_info.begin() + static_cast<std::ptrdiff_t>(at), std::move(info));

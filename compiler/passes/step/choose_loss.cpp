@@ -18,7 +18,7 @@ namespace thunderc {
 
 namespace {
 
-// What an input of losses is called: parameters may have the name that is wanted.
+// What an input of losses is called: something else may have the name that is wanted.
 std::string free_name(const std::string& wanted, std::set<std::string>& taken) {
     std::string name = wanted;
     for (int k = 1; taken.contains(name); ++k) name = k == 1 ? "targets" : fmt::format("targets_{}", k);
@@ -68,6 +68,13 @@ ChosenTerm LossChooser::choose_unnamed() const {
                  outputs());
         out.result = logits(nullptr);
         out.added = guess(out.result);
+        for (const LossInput& input : out.added.loss->inputs) {
+            const std::string offer = offer_scalars(
+                fmt::format("; if not, --loss {} trains on {}", out.added.loss->name, result_name(out.result)));
+            if (!is_input(input.name) || offer.empty()) continue;
+            fail(fmt::format("the model has an input {}, but none of its results is called loss", input.name), offer,
+                 "a scalar result that is the first or is called loss", outputs());
+        }
     }
     out.name = result_name(out.result);
     return out;
@@ -193,19 +200,25 @@ std::size_t LossChooser::logits(const AddedLoss* added) const {
     return wide != candidates.end() ? *wide : candidates.front();
 }
 
-// Names that are taken already; inputs are not among them, which add_input refuses.
+bool LossChooser::is_input(const std::string& name) const {
+    return std::any_of(main_.argument_info.begin(), main_.argument_info.end(), [&](const ArgInfo& info) {
+        return info.kind == ArgInfo::Kind::input && info.names.front() == name;
+    });
+}
+
+// Names that are taken already.
 std::set<std::string> LossChooser::taken_names() const {
     std::set<std::string> taken;
     for (const ArgInfo& info : main_.argument_info) {
-        if (info.kind == ArgInfo::Kind::input) continue;
         taken.insert(info.names.begin(), info.names.end());
         for (const std::vector<std::string>& aliases : info.aliases) taken.insert(aliases.begin(), aliases.end());
     }
     return taken;
 }
 
-// Two terms share an input where it holds the same of the same result; what else would have one name is called
-// after the result, or after the loss where that is the same.
+// Two terms share an input where it holds the same of the same result; what else would have one name, or that of an
+// input of the graph (labels of its own loss are no other's), is called after the result, or after the loss where that
+// is the same.
 void LossChooser::name_inputs(std::vector<ChosenTerm>& terms) const {
     struct Wanted {
         const ChosenTerm* term;
@@ -229,18 +242,12 @@ void LossChooser::name_inputs(std::vector<ChosenTerm>& terms) const {
     }
     std::set<std::string> taken = taken_names();
     for (Wanted& wanted : all) {
-        bool alone = true, of_results = true;
+        bool alone = !is_input(wanted.input->name), of_results = true;
         for (const Wanted& other : all) {
             if (&other == &wanted || other.input->name != wanted.input->name) continue;
             alone = false;
             of_results = of_results && other.term->result != wanted.term->result;
         }
-        // Labels of the graph's own loss are no other term's.
-        if (wanted.term->named || terms.size() > 1)
-            alone =
-                alone && std::none_of(main_.argument_info.begin(), main_.argument_info.end(), [&](const ArgInfo& i) {
-                    return i.kind == ArgInfo::Kind::input && i.names.front() == wanted.input->name;
-                });
         std::string before = wanted.term->name;
         if (!of_results) {
             before = wanted.term->added.loss->name;
@@ -252,15 +259,16 @@ void LossChooser::name_inputs(std::vector<ChosenTerm>& terms) const {
         for (const std::size_t k : read[t]) terms[t].inputs.push_back(all[k].name);
 }
 
-// The inputs of integers that a result [batch, positions, classes] may be scores of the next of: no mask, and no
-// positions.
+// The inputs of integers that a result [batch, positions, classes] may be scores of the next of: no mask, no positions,
+// and no labels.
 std::vector<std::size_t> LossChooser::ids_of(std::size_t result) const {
+    const std::string& labels = find_loss("cross-entropy")->inputs.front().name;
     const Type& type = main_.type(main_.results[result]);
     std::vector<std::size_t> ids;
     for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
         const Type& input = main_.type(main_.arguments[k]);
         const ArgInfo& info = main_.argument_info[k];
-        if (info.source == "ones" || info.source == "positions") continue;
+        if (info.source == "ones" || info.source == "positions" || info.names.front() == labels) continue;
         if (info.kind == ArgInfo::Kind::input && is_integer(input.dtype) && type.rank() == 3 && input.rank() == 2 &&
             std::equal(input.dims.begin(), input.dims.end(), type.dims.begin()))
             ids.push_back(k);
@@ -286,8 +294,10 @@ GivenLoss LossChooser::guess(std::size_t result) const {
         std::set<std::string> taken = taken_names();
         std::string inputs;
         for (const LossInput& input : loss.inputs)
-            inputs += fmt::format("{}{} {}", inputs.empty() ? "" : ", ", free_name(input.name, taken),
-                                  to_string(input.type(type)));
+            inputs += fmt::format(
+                "{}{} {}", inputs.empty() ? "" : ", ",
+                free_name(is_input(input.name) ? result_name(result) + "_" + input.name : input.name, taken),
+                to_string(input.type(type)));
         help += fmt::format("--loss {} ({}), ", loss.name, inputs);
     }
     help += "as thunderc train --help describes them, or export the model with its loss";

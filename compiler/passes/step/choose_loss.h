@@ -51,10 +51,11 @@ class LossChooser {
     // A scalar that is not taken may be the model's loss, under the name that an exporter gave it: how to take it, and
     // `if_not`. "" where there is none.
     std::string offer_scalars(const std::string& if_not) const;
-    // The inputs of integers that a result [batch, positions, classes] may be scores of the next of: no mask, and no
-    // positions.
+    // The inputs of integers that a result [batch, positions, classes] may be scores of the next of: no mask, no
+    // positions, and no labels.
     std::vector<std::size_t> ids_of(std::size_t result) const;
     const BatchShare& share(std::size_t result) const;
+    bool is_input(const std::string& name) const;  // of the graph, as it is
 
   private:
     ChosenTerm choose_unnamed() const;

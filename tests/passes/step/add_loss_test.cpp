@@ -239,12 +239,66 @@ TEST(AddLoss, AModelWithLabelsIsToldOfItsLoss) {
     ir.replace(ir.find("(%y \"logits\")"), 13, "(%y \"logits\", %s \"nll_loss\")");
     ir.insert(ir.find(", %w:"), ", %labels: i64[2,3] input \"labels\" {batched}");
     ir.insert(ir.rfind('}'), "  %s = reduce_sum(%y) {axes = [0, 1, 2], keep_dims = false} : f32[]\n");
-    EXPECT_EQ(
-        error_of(ir, "auto"),
-        "error: the model has an input labels and ends in logits f32[2,3,5], nll_loss f32[] all the same; the loss "
-        "would need one of that name\n"
-        "help: if nll_loss is the model's loss, --output nll_loss trains on it; if not, export the model without "
-        "that input, or with its own loss as its first result\n");
+    EXPECT_EQ(error_of(ir, "auto"),
+              "error: the model has an input labels, but none of its results is called loss\n"
+              "  expected: a scalar result that is the first or is called loss\n"
+              "  found: logits f32[2,3,5], nll_loss f32[]\n"
+              "help: if nll_loss is the model's loss, --output nll_loss trains on it; if not, --loss cross-entropy "
+              "trains on logits\n");
+}
+
+// Of logits alone, as --output leaves them, the labels of the model's own loss are something else.
+TEST(AddLoss, AGuessedLossBesideLabelsIsWarnedOf) {
+    std::string ir = logits;
+    ir.insert(ir.find(", %w:"), ", %labels: i64[2,3] input \"labels\" {batched}");
+    Report report;
+    const std::string out = with_loss(ir, report, "auto");
+    EXPECT_NE(out.find("input \"logits_labels\" {batched, added, source = \"next_tokens\"}"), std::string::npos) << out;
+    EXPECT_NE(notes(report).find("warning loss at logits: is trained on with a cross-entropy against the new input "
+                                 "logits_labels; the model's own input labels is something else (--loss cross-entropy "
+                                 "says that this is meant)"),
+              std::string::npos)
+        << notes(report);
+    Report asked;
+    EXPECT_EQ(with_loss(ir, asked, "cross-entropy"), out);
+    EXPECT_EQ(notes(asked).find("warning"), std::string::npos) << notes(asked);
+    // Labels alone are no token ids, of which the next would be asked for.
+    EXPECT_NE(error_of(R"(
+func @main(%x: f32[2,3,4] input "x" {batched}, %labels: i64[2,3] input "labels" {batched}) -> (%y "y") {
+  %y = neg(%x) : f32[2,3,4]
+}
+)",
+                       "auto")
+                  .find("which has no loss yet"),
+              std::string::npos);
+}
+
+// What a loss adds has a name that no input of the model has: each loss, and each of its inputs.
+TEST(AddLoss, LabelsStepAsideForInputs) {
+    for (const AddedLoss& loss : added_losses()) {
+        for (const LossInput& input : loss.inputs) {
+            std::string own = fmt::format(R"(
+func @main(%x: f32[2,3] input "x" {{batched}}, %own: f32[2] input "{}" {{batched}}) -> (%y "y") {{
+  %r = reshape(%own) {{dims = [2,1]}} : f32[2,1]
+  %y = mul(%x, %r) : f32[2,3]
+}}
+)",
+                                          input.name);
+            Report report;
+            const std::string out = with_loss(own, report, loss.name);
+            EXPECT_NE(out.find(fmt::format(": f32[2] input \"{}\" {{batched}}", input.name)), std::string::npos) << out;
+            for (const LossInput& each : loss.inputs) {
+                const std::string name = each.name == input.name ? "y_" + each.name : each.name;
+                EXPECT_NE(out.find(fmt::format(" input \"{}\" {{batched, added", name)), std::string::npos)
+                    << loss.name << "\n"
+                    << out;
+            }
+            // That name may be an input's as well.
+            own.insert(own.find(") ->"), fmt::format(", %other: f32[2] input \"y_{}\" {{batched}}", input.name));
+            EXPECT_NE(with_loss(own, loss.name).find(" input \"targets\" {batched, added"), std::string::npos)
+                << loss.name;
+        }
+    }
 }
 
 TEST(AddLoss, SquaredError) {

@@ -182,6 +182,13 @@ func @main(%x: f32[2,3] input "x" {batched}, %l: i64[2] input "labels" {batched}
     EXPECT_EQ(inputs("own+0.5*mse", with_labels), "labels i64[2], logits_labels f32[2,3]");
     EXPECT_EQ(inputs("mse@value", with_labels), "labels i64[2], value_labels f32[2,3]");
     EXPECT_NE(refused("mse", with_labels).find("ends in a loss of its own, loss"), std::string::npos);
+    std::string logits_alone = with_labels;  // as --output logits has it
+    const std::string_view others = R"(, %e "loss", %b "value")";
+    logits_alone.erase(logits_alone.find(others), others.size());
+    EXPECT_EQ(inputs("mse", logits_alone), "labels i64[2], logits_labels f32[2,3]");
+    EXPECT_EQ(inputs("mse+l1", logits_alone), "labels i64[2], logits_labels f32[2,3]");
+    EXPECT_EQ(inputs("mse+cross-entropy", logits_alone),
+              "labels i64[2], mse_labels f32[2,3], cross_entropy_labels i64[2]");
 }
 
 TEST(SumsOfLosses, CallInputsAfterResultsAsTheseAreCalled) {
