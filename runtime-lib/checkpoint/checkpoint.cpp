@@ -261,7 +261,7 @@ std::map<std::string, std::string> checkpoint_metadata(const ProgramSpec& progra
         metadata["loss_scale"] = cat(progress.loss_scale);
         metadata["loss_scale_good"] = cat(progress.loss_scale_good);
     }
-    if (!progress.ema_begun) metadata["ema_begun"] = "0";
+    if (!progress.ema_begun && average.decay() > 0) metadata["ema_begun"] = "0";
     if (average.decay() > 0) metadata[std::string(average_state)] = cat(average.decay());
     return metadata;
 }

@@ -38,7 +38,8 @@ class BatchSource {
   public:
     virtual ~BatchSource() = default;
 
-    // Where rows come from from here on; called once, before all below.
+    // Where rows come from from here on; before all below, and once more where a run goes back to a checkpoint. What is
+    // said of it (notes) is that of the first.
     virtual void begin(const DataStart& /*start*/) {}
 
     // One micro-batch of step `step` into host memory, laid out like the batch arena. `position` is the number of rows

@@ -29,24 +29,27 @@ class SampleBatches : public BatchSource {
         for (const DataSource& source : thunder::sources_of(schedule_)) {
             samples_.push_back(make_samples(program, options, source));
             const std::span<const SampleFile> files = samples_.back()->files();
-            record_.sources.push_back({source.name, {{0, 0, {files.begin(), files.end()}}}});
+            opened_.sources.push_back({source.name, {{0, 0, {files.begin(), files.end()}}}});
             for (std::string& note : samples_.back()->notes()) notes_.push_back(std::move(note));
-            note_copies(record_.sources.back());
+            note_copies(opened_.sources.back());
         }
         check_whole(program);
     }
 
     void begin(const DataStart& start) override {
         seed_ = start.seed.value_or(seed_);
+        record_ = opened_;
         record_.pieces = mixture_of(schedule_, cut_.global_rows(), start.step, start.position).pieces;
         std::vector<std::size_t> places;
         if (start.record.empty()) {
             for (std::size_t k = 0; k < samples_.size(); ++k) places.push_back(k);
         } else {
+            std::vector<std::string> notes;
             GoneOn on = go_on(parse_record(start.record, start.path), record_,
-                              static_cast<std::uint64_t>(start.position), seed_, restarts_, notes_);
+                              static_cast<std::uint64_t>(start.position), seed_, restarts_, notes);
             record_ = std::move(on.record);
             places = std::move(on.places);
+            if (!order_) notes_.insert(notes_.end(), notes.begin(), notes.end());
         }
         find_files(places);
         order_.emplace(record_.order(seed_));
@@ -95,7 +98,7 @@ class SampleBatches : public BatchSource {
     };
 
     void find_files(std::span<const std::size_t> places) {
-        sources_.resize(record_.sources.size());
+        sources_.assign(record_.sources.size(), {});
         for (std::size_t k = 0; k < places.size(); ++k) {
             OfSource& source = sources_[places[k]];
             source.samples = samples_[k].get();
@@ -144,7 +147,7 @@ class SampleBatches : public BatchSource {
         for (std::size_t k = 1; k < samples_.size(); ++k) {
             samples_[k]->fill_whole(other);
             if (first != other)
-                fail(cat(record_.sources[0].name, " and ", record_.sources[k].name,
+                fail(cat(opened_.sources[0].name, " and ", opened_.sources[k].name,
                          " have different numbers for the inputs that have no rows, and a batch has rows of both"),
                      "give them the same ones");
         }
@@ -161,6 +164,7 @@ class SampleBatches : public BatchSource {
 
     BatchCut cut_;
     std::vector<std::unique_ptr<Samples>> samples_;  // of the mixture's sources
+    DataRecord opened_;                              // as they are there: sources from their first epoch on
     DataRecord record_;
     std::vector<OfSource> sources_;  // of the record
     mutable std::optional<RowOrder> order_;

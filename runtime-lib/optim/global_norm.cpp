@@ -52,7 +52,7 @@ void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elem
 
 void set_norm(StepScalars* scalars, double squares) {
     const Clipping clipping =
-        clipping_of(squares, scalars->max_grad_norm, scalars->loss_scale, scalars->most_grad_norm);
+        clipping_of(squares, scalars->max_grad_norm, scalars->loss_scale, scalars->most_grad_norm, scalars->loss_sum);
     scalars->grad_norm = clipping.grad_norm;
     scalars->clip_factor = clipping.clip_factor;
 }

@@ -19,7 +19,7 @@ void scale_loss(const ScaleLoss& call, Stream&) {
 void next_loss_scale(const NextLossScale& call, Stream&) {
     LossScale& scale = *call.scale;
     const bool skips = is_skipped(call.scalars->clip_factor);
-    const Scale next = scale_after({scale.scale, scale.good}, skips, call.interval);
+    const Scale next = scale_after({scale.scale, scale.good}, skips, call.scalars->grad_norm, call.interval);
     scale.scale = next.scale;
     scale.good = next.good;
     scale.skipped += skips ? 1 : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dynamic scaling of the loss, as torch.amp.GradScaler has it: the loss is multiplied before it is differentiated, so
 // that small gradients are not lost to their type, and gradients are divided again where they are read. A step whose
-// gradient is not finite is skipped, and the scale halved.
+// gradient is not finite is skipped, and the scale halved; one that is skipped as --on-nan says leaves the scale.
 //
 // All of it is decided on the device. The host learns of a step when the next one has been issued already, and sends
 // the numbers of a step in two versions, one for each outcome of the step before.

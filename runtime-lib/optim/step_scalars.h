@@ -30,7 +30,8 @@ struct StepScalars {
 
     // written by the host before a step
     std::uint64_t rounding = 0;  // of parameters in bf16, see rounding.h; 0: to the nearest
-    double most_grad_norm = 0;   // where steps may be skipped: one with a larger norm is; 0: none
+    // where steps may be skipped: one with a larger norm is, and one whose loss_sum is no number; 0: neither
+    double most_grad_norm = 0;
 
     // written on the device as a model of classes is evaluated
     float label_count = 0;  // so many labels so far

@@ -5,18 +5,20 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <tuple>
 #include <vector>
 
 #include "support/text.h"
 #include "train/flags.h"
+#include "train/loss_scaler.h"
 
 namespace thunder {
 
 namespace {
 
 constexpr std::size_t least_norms = 10;  // from so many on there is a median that says something
-constexpr const char* kept_name = "bad_steps";
+constexpr const char *kept_name = "bad_steps", *left_out_name = "rows_left_out";
 
 using Norms = std::deque<std::pair<std::int64_t, float>>;
 
@@ -41,6 +43,13 @@ std::pair<std::int64_t, std::int64_t> read_kept(std::string_view text, Norms& no
 
 }  // namespace
 
+std::int64_t rows_left_out(const Progress& progress) {
+    std::int64_t rows = 0;
+    if (const auto kept = progress.kept.find(left_out_name); kept != progress.kept.end())
+        std::from_chars(kept->second.data(), kept->second.data() + kept->second.size(), rows);
+    return rows;
+}
+
 std::string_view name_of(Options::OnNan how) {
     constexpr std::string_view names[] = {"stop", "skip", "rollback"};
     return names[static_cast<std::size_t>(how)];
@@ -61,12 +70,14 @@ void BadSteps::begin(const Progress& progress) {
 }
 
 double BadSteps::most_norm(std::int64_t step) const {
-    if (options_.spike_factor == 0) return 0;
+    if (options_.on_nan == Options::OnNan::stop) return 0;
+    constexpr double any = std::numeric_limits<double>::infinity();
+    if (options_.spike_factor == 0) return any;
     std::vector<float> known;
     for (auto norm = norms_.rbegin(); norm != norms_.rend(); ++norm)
         if (norm->first + 1 < step && known.size() < static_cast<std::size_t>(spike_window(options_)))
             known.push_back(norm->second);
-    if (known.size() < std::min(least_norms, static_cast<std::size_t>(spike_window(options_)))) return 0;
+    if (known.size() < std::min(least_norms, static_cast<std::size_t>(spike_window(options_)))) return any;
     const auto middle = known.begin() + static_cast<std::ptrdiff_t>(known.size() / 2);
     std::nth_element(known.begin(), middle, known.end());
     return options_.spike_factor * static_cast<double>(*middle);
@@ -79,7 +90,7 @@ void BadSteps::keep(Progress& progress) const {
 }
 
 bool BadSteps::add(const StepReport& report, Progress& progress) {
-    if (options_.on_nan == Options::OnNan::stop) return false;
+    if (options_.on_nan == Options::OnNan::stop || is_overflow(options_, report)) return false;
     in_a_row_ = report.was_skipped ? in_a_row_ + 1 : 0;
     if (!report.was_skipped && options_.spike_factor > 0) {
         norms_.emplace_back(report.step, static_cast<float>(report.grad_norm));
@@ -89,8 +100,9 @@ bool BadSteps::add(const StepReport& report, Progress& progress) {
     return report.was_skipped;
 }
 
-void BadSteps::count_way_back(Progress& progress) {
+void BadSteps::count_way_back(Progress& progress, std::int64_t rows) {
     const std::int64_t ways_back = ways_back_ + 1;
+    progress.kept[left_out_name] = cat(rows_left_out(progress) + rows);
     begin(progress);
     ways_back_ = ways_back;
     in_a_row_ = 0;
@@ -99,6 +111,7 @@ void BadSteps::count_way_back(Progress& progress) {
 
 std::string BadSteps::why(const StepReport& report) const {
     if (!std::isfinite(report.grad_norm)) return "its gradient is not finite";
+    if (!std::isfinite(report.loss)) return "its loss is not finite, and its gradient is";
     return cat("the norm of its gradient, ", digits("%.3g", report.grad_norm), ", is more than ",
                digits("%.6g", options_.spike_factor), " times the median of those before");
 }
@@ -122,7 +135,8 @@ void add_bad_step_flags(std::vector<Flag>& flags) {
         };
     };
     add("on-nan", "HOW",
-        "what is done with a step whose gradient is not finite: stop the run; skip it: parameters and states stay as "
+        "what is done with a step whose loss or gradient is not finite: stop the run; skip it: parameters and states "
+        "stay as "
         "they are, and the next one has the next data; rollback: go back to the last checkpoint, and on with the data "
         "behind that step",
         [](Options& o, const std::string& value, const Place& place) {

@@ -39,6 +39,12 @@ void BatchLoader::allocate(Device& device) {
         staged.memory = device.allocate_staging(program_.arena_bytes[static_cast<std::size_t>(Arena::batch)]);
 }
 
+void BatchLoader::forget() {
+    wait_for_reader();
+    ahead_of_.reset();
+    failure_ = nullptr;
+}
+
 void BatchLoader::load(const Request& now, const std::optional<Request>& next, std::byte* arena, Stream& stream) {
     wait_for_reader();
     Staged& staged = staged_[next_];

@@ -36,6 +36,9 @@ class BatchLoader {
     void allocate(Device& device);
     std::size_t staging_bytes() const { return 2 * staged_[0].memory.bytes(); }
 
+    // What was read ahead is not asked for, and nothing is being read: the source may begin elsewhere.
+    void forget();
+
     // Puts the micro-batch into the batch arena. `next` is the one that is asked for behind it, where that is known.
     void load(const Request& now, const std::optional<Request>& next, std::byte* arena, Stream& stream);
 

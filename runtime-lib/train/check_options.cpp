@@ -14,6 +14,7 @@
 #include "support/file.h"
 #include "support/text.h"
 #include "train/adapters.h"
+#include "train/buffers.h"
 #include "train/evaluation.h"
 #include "train/groups.h"
 #include "train/init.h"
@@ -93,7 +94,7 @@ void check_evaluation(const Options& o, const ProgramSpec& program) {
                    std::string(program.not_evaluated.help));
 }
 
-void check_bad_steps(const Options& o) {
+void check_bad_steps(const Options& o, const ProgramSpec& program) {
     using OnNan = Options::OnNan;
     if (o.on_nan == OnNan::stop) {
         if (o.spike_factor > 0 || o.spike_window > 0 || o.nan_limit > 0)
@@ -106,9 +107,11 @@ void check_bad_steps(const Options& o) {
     }
     if (o.spike_window > 0 && o.spike_factor == 0)
         fail_usage("--spike-window is the window of --spike-factor, which is not given", "add --spike-factor 10");
-    if (o.loss_scaling == Options::LossScaling::dynamic)
-        fail_usage("--on-nan and --loss-scale dynamic exclude each other: a dynamic scale skips steps by itself",
-                   "leave --on-nan away, or give a fixed --loss-scale");
+    if (o.on_nan == OnNan::skip && has_buffers(program))
+        fail_usage(
+            cat("--on-nan skip: the forward pass of ", program.name,
+                " moves running statistics, which a step that is skipped has moved, perhaps to what is no number"),
+            "--on-nan rollback goes back to a checkpoint, which has them as they were");
     if (o.on_nan != OnNan::rollback) return;
     if (o.checkpoint.empty())
         fail_usage("--on-nan rollback goes back to a checkpoint, and none are written", "add --checkpoint DIR");
@@ -122,7 +125,7 @@ void check_bad_steps(const Options& o) {
 void check_options(const Options& o, const ProgramSpec& program) {
     const std::string help = "train --help says what there is";
     check_evaluation(o, program);
-    check_bad_steps(o);
+    check_bad_steps(o, program);
     check_data(o);
     if (o.data.empty() && o.data_schedule.empty() && o.feed.empty() && !o.eval_only)
         fail_usage("nothing to train on", "--data PATH for packed tokens, or --feed FILE for fixed batches");

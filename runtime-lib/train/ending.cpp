@@ -9,6 +9,7 @@
 
 #include "support/clock.h"
 #include "support/text.h"
+#include "train/bad_steps.h"
 #include "train/schedule.h"
 
 namespace thunder {
@@ -62,7 +63,7 @@ std::int64_t last_step(const ProgramSpec& program, Options& options, const Batch
     // Steps before may have been of other batches, on another number of ranks: their rows were counted.
     const std::int64_t a_row = std::max<std::int64_t>(1, program.tokens / program.batch);
     const std::int64_t rows = (options.max_tokens - 1) / a_row + 1;
-    const std::int64_t left = std::max<std::int64_t>(0, rows - progress.data_position);
+    const std::int64_t left = std::max<std::int64_t>(0, rows - (progress.data_position - rows_left_out(progress)));
     const std::int64_t last = progress.step + (left == 0 ? 0 : (left - 1) / cut.global_rows() + 1);
     if (options.steps_given) return std::min(last, options.steps);
     options.steps = last;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "comm/communicator.h"
 #include "optim/clipping.h"
 #include "program/transfer.h"
 #include "support/text.h"
@@ -22,6 +23,11 @@ std::string not_finite(double number) {
 }
 
 }  // namespace
+
+bool is_overflow(const Options& options, const StepReport& report) {
+    return options.loss_scaling == Options::LossScaling::dynamic && report.was_skipped && std::isfinite(report.loss) &&
+           !std::isfinite(report.grad_norm);
+}
 
 std::string help_of_no_number(std::span<const float> weights) {
     const auto none = std::find(weights.begin(), weights.end(), 0.0F);
@@ -67,6 +73,7 @@ void LossScaler::begin(std::byte* scalars, const Progress& progress, const Weigh
     numbers.scale.good = goes_on ? progress.loss_scale_good : 0;
     numbers.scale.skipped = progress.skipped;
     numbers.scale.averages = average.has_begun() ? 1 : 0;
+    skipped_in_a_row_ = 0;
     scalars_ = reinterpret_cast<StepScalars*>(scalars);
     scale_ = reinterpret_cast<LossScale*>(scalars + numbers.scale_at());
     after_skip_ = reinterpret_cast<const double*>(scalars + numbers.after_skip_at());
@@ -88,6 +95,16 @@ void LossScaler::scale(Stream& stream) {
                 .numbers_after_skip = after_skip_,
                 .groups = static_cast<std::int64_t>(options_.groups.size())},
                stream);
+}
+
+void LossScaler::agree_on_loss(Communicator& communicator, Stream& stream) {
+    if (options_.on_nan == Options::OnNan::stop || communicator.world() == 1) return;
+    auto* const on_device = reinterpret_cast<std::byte*>(&scalars_->loss_sum);
+    float mine = 0;
+    from_device(&mine, on_device, sizeof mine, stream);
+    float all = mine;
+    communicator.all_reduce_sum({&all, 1}, "the step's loss");
+    if (std::isfinite(mine) && !std::isfinite(all)) to_device(on_device, &all, sizeof all, stream);
 }
 
 void LossScaler::end_step(const std::byte* parameters, WeightAverage& average, Stream& stream) {
@@ -130,6 +147,8 @@ std::optional<std::string> LossScaler::warning(const StepReport& report) {
 }
 
 std::string LossScaler::end_of_run(const StepReport& report) const {
+    if (report.was_skipped && options_.on_nan != Options::OnNan::stop && !is_overflow(options_, report))
+        return "";  // BadSteps judges it
     if (is_dynamic() && report.was_skipped) {
         if (next_scale_ >= least) return "";
         return cat("the gradient is not finite at step ", report.step,
@@ -137,7 +156,6 @@ std::string LossScaler::end_of_run(const StepReport& report) const {
                    count_text(static_cast<std::uint64_t>(skipped_in_a_row_), "step"), " in a row that ",
                    skipped_in_a_row_ == 1 ? "was" : "were", " skipped");
     }
-    if (report.was_skipped && options_.on_nan != Options::OnNan::stop) return "";  // BadSteps judges it
     if (!std::isfinite(report.loss)) return cat("the loss is ", not_finite(report.loss), " at step ", report.step);
     if (!std::isfinite(report.grad_norm))
         return cat("the gradient's norm is ", not_finite(report.grad_norm), " at step ", report.step,

@@ -17,6 +17,8 @@
 
 namespace thunder {
 
+class Communicator;
+
 class LossScaler {
   public:
     LossScaler(const ProgramSpec& program, const Options& options) : program_(program), options_(options) {}
@@ -30,6 +32,9 @@ class LossScaler {
     void set_rule(StepNumbers& numbers, const Progress& progress, bool unknown) const;
     // dloss is set.
     void scale(Stream& stream);
+    // Gradients are there. Where a step is skipped whose loss is no number, each rank's device skips it for any rank's
+    // loss: on all ranks.
+    void agree_on_loss(Communicator& communicator, Stream& stream);
     // The optimizer has made its step, or has not.
     void end_step(const std::byte* parameters, WeightAverage& average, Stream& stream);
 
@@ -53,6 +58,10 @@ class LossScaler {
     std::int64_t skipped_in_a_row_ = 0;
     bool warned_ = false;
 };
+
+// Whether a step was skipped for what a smaller scale mends: a gradient that is not finite, of a loss that is, under a
+// dynamic scale. All else that is skipped BadSteps judges.
+bool is_overflow(const Options& options, const StepReport& report);
 
 // What to do where a step's numbers are none. A term of the loss may have no weight, and the loss all the same be a
 // number: where it bounds its weight from below.

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <vector>
 
+#include "data/batch_source.h"
 #include "optim/loss_scale.h"
 #include "optim/step_scalars.h"
 #include "train/options.h"
@@ -75,5 +77,8 @@ struct StepNumbers {
   private:
     static void copy_bytes(std::span<const std::byte> from, std::byte* to) { std::copy(from.begin(), from.end(), to); }
 };
+
+// What a step begins with that follows from its number alone.
+StepNumbers numbers_of_step(const ProgramSpec& program, const Options& options, const BatchCut& cut, std::int64_t step);
 
 }  // namespace thunder

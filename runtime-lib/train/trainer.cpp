@@ -16,7 +16,6 @@
 #include "comm/communicator.h"
 #include "data/batch_source.h"
 #include "device/team.h"
-#include "optim/rounding.h"
 #include "program/transfer.h"
 #include "program/weights.h"
 #include "support/clock.h"
@@ -250,6 +249,7 @@ struct Trainer::State {
         }
         last = last_step(program, options, cut, progress);
         begin_progress(progress, program, options, cut.global_rows());
+        progress.ema_begun = false;
         for (const std::string& line : initialise_parameters(program, options, world, arenas.parameters, stream))
             console.line(line);
         average.begin(arenas.parameters, stream);
@@ -286,11 +286,17 @@ struct Trainer::State {
         const std::int64_t left_out = position - std::exchange(progress.data_position, position);
         begin_progress(progress, program, options, cut.global_rows());
         progress.made_by = std::move(made_by);
-        bad_steps.count_way_back(progress);
+        bad_steps.count_way_back(progress, left_out);
         best.begin(progress);
+        if (!progress.ema_begun) average.begin(arenas.parameters, stream);
         scaler.begin(scalars(), progress, average, stream);
         make_narrow_copies(program, arenas, stream);
+        // Pieces of a schedule that begin with a step begin at other rows than they did.
+        loader.forget();
+        source->begin(data_start_of(progress, last_checkpoint));
+        if (!progress.made_by.empty() && !source->record().empty()) progress.made_by[data_record] = source->record();
         reported = saved_step = progress.step;
+        evaluated_step = -1;  // what the log has of later steps goes
         watch.open(progress.step);
         watch.event(progress.step, cat("back to ", last_checkpoint, " after step ", bad, ": ", left_out,
                                        " rows of the data are left out"));
@@ -427,26 +433,21 @@ MicroStep Trainer::micro_step(std::int64_t micro_step) const {
 
 bool Trainer::begin_step() {
     State& s = *state_;
-    if (!s.options.eval_only && s.progress.step >= s.last) s.settle();
-    if (s.options.eval_only || s.progress.step >= s.last || s.end()) return false;
+    if (s.options.eval_only) return false;
+    const auto ends = [&] { return s.progress.step >= s.last || s.end(); };
+    if (ends()) {
+        s.settle();  // a step that is not known yet may take the run back
+        if (ends()) return false;
+    }
     const std::int64_t step = s.progress.step;
     s.communicator->note_progress(step);
     StepInFlight& in_flight = s.in_flight(step);  // its last step, two before this one, was logged
     s.note_ends();
     in_flight.began = steady_ms();
     in_flight.ended = 0;
-    const Options& o = s.options;
-    StepNumbers numbers(s.program, o);
-    StepScalars& scalars = numbers.scalars;
-    scalars.learning_rate = learning_rate(o, step);
+    StepNumbers numbers = numbers_of_step(s.program, s.options, s.cut, step);
     s.scaler.set_rule(numbers, s.progress, s.reported < step);
-    scalars.max_grad_norm = o.grad_clip;
-    scalars.most_grad_norm = s.bad_steps.most_norm(step);
-    scalars.seed = static_cast<std::int64_t>(o.seed);
-    scalars.step = step;
-    scalars.rounding = o.stochastic_rounding ? rounding_of_step(o.seed, step) : 0;
-    // Of a mean, set_loss_gradient sets it when the weight is known.
-    scalars.dloss = s.program.loss == Loss::average ? 1 / static_cast<float>(s.cut.micro_steps * s.cut.world) : 1;
+    numbers.scalars.most_grad_norm = s.bad_steps.most_norm(step);
     numbers.write(in_flight.memory.data());
     copy(s.scalars(), in_flight.memory.data(), numbers.bytes_of_step(), s.stream);
     s.loaded_micro_step = -1;
@@ -482,6 +483,7 @@ void Trainer::set_loss_gradient() {
 
 void Trainer::gradients_are_ready() {
     State& s = *state_;
+    s.scaler.agree_on_loss(*s.communicator, s.stream);
     if (s.options.dump_gradients.empty() || s.progress.step != s.first_step) return;
     for (Stream* stream : s.communication) stream->synchronize();
     const StepScalars read = s.read_numbers().scalars;

@@ -261,11 +261,12 @@ TEST_F(BundledOptimizers, FindWhatIsNotFinite) {
 // A norm of 3 sqrt(16391) = 384.08, with what the loss was scaled by and without.
 TEST_F(BundledOptimizers, LeaveOutWhatIsAboveTheLimit) {
     Buffer<float> g("g", std::vector<float>(16391, 3));
-    const auto taken = [&](float loss_scale, double most) {
+    const auto taken = [&](float loss_scale, double most, float loss = 3) {
         StepScalars given = some_scalars();
         given.loss_scale = loss_scale;
         given.max_grad_norm = 0;
         given.most_grad_norm = most;
+        given.loss_sum = loss;
         ScalarsOnDevice scalars(given);
         global_norm(scalars.get(), g.data(), 16391, stream);
         return scalars.get()->clip_factor >= 0;
@@ -276,6 +277,13 @@ TEST_F(BundledOptimizers, LeaveOutWhatIsAboveTheLimit) {
     EXPECT_TRUE(taken(4, 96.03));
     EXPECT_FALSE(taken(4, 96.01));
     EXPECT_TRUE(taken(0, 1)) << "no step is skipped where none may be";
+    // A loss that is no number, where that is looked at.
+    for (const float loss : {HUGE_VALF, -HUGE_VALF, std::nanf("")}) {
+        EXPECT_FALSE(taken(1, HUGE_VAL, loss));
+        EXPECT_TRUE(taken(1, 0, loss));
+        EXPECT_TRUE(taken(0, HUGE_VAL, loss));
+    }
+    EXPECT_TRUE(taken(1, HUGE_VAL, 3e38F));
 }
 
 TEST_F(BundledOptimizers, StepMatricesAsTorchDoes) {

@@ -390,7 +390,8 @@ void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elem
 #undef THUNDER_SQUARES
         if (ranks != nullptr) ranks->add(sums, leaves, stream);
         launch("clip_factor", bundled::bundled_clip_factor, 1, 512, stream, &scalars->grad_norm, &scalars->clip_factor,
-               &scalars->max_grad_norm, &scalars->loss_scale, &scalars->most_grad_norm, sums, leaves);
+               &scalars->max_grad_norm, &scalars->loss_scale, &scalars->most_grad_norm, &scalars->loss_sum, sums,
+               leaves);
     });
 }
 
@@ -424,9 +425,9 @@ void scale_loss(const ScaleLoss& call, Stream& stream) {
 
 void next_loss_scale(const NextLossScale& call, Stream& stream) {
     LossScale* const of = call.scale;
-    launch("next_loss_scale", bundled::bundled_next_loss_scale, 1, 32, stream, &call.scalars->clip_factor, &of->scale,
-           &of->good, &of->skipped, &of->last_skipped, &of->averages, &of->average_part, call.interval,
-           call.average_part);
+    launch("next_loss_scale", bundled::bundled_next_loss_scale, 1, 32, stream, &call.scalars->clip_factor,
+           &call.scalars->grad_norm, &of->scale, &of->good, &of->skipped, &of->last_skipped, &of->averages,
+           &of->average_part, call.interval, call.average_part);
 }
 
 }  // namespace thunder

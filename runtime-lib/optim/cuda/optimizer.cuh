@@ -248,14 +248,14 @@ THUNDER_FLOAT_TYPES(BUNDLED_SQUARES)
 // What clipping_of() makes of the sum of leaves.
 THUNDER_KERNEL(512)
 bundled_clip_factor(Global<float> grad_norm, Global<float> clip_factor, Global<const double> max_norm,
-                    Global<const float> loss_scale, Global<const double> limit, Global<const double> sums,
-                    std::int64_t leaves) {
+                    Global<const float> loss_scale, Global<const double> limit, Global<const float> loss,
+                    Global<const double> sums, std::int64_t leaves) {
     THUNDER_SHARED(double, shared, 16);
     double sum = 0;
     for (std::int64_t i = thread_index(); i < leaves; i += 512) sum += sums[i];
     sum = block_sum<512>(sum, shared);
     if (thread_index() != 0) return;
-    const Clipping clipping = clipping_of(sum, max_norm[0], loss_scale[0], limit[0]);
+    const Clipping clipping = clipping_of(sum, max_norm[0], loss_scale[0], limit[0], loss[0]);
     grad_norm[0] = clipping.grad_norm;
     clip_factor[0] = clipping.clip_factor;
 }
@@ -280,12 +280,13 @@ bundled_scale_loss(Global<float> dloss, Global<float> loss_scale, Global<double>
 }
 
 THUNDER_KERNEL(32)
-bundled_next_loss_scale(Global<const float> clip_factor, Global<float> scale, Global<std::int32_t> good,
-                        Global<std::int64_t> skipped, Global<std::int32_t> last_skipped, Global<std::int32_t> averages,
-                        Global<float> average_part, std::int64_t interval, float usual_part) {
+bundled_next_loss_scale(Global<const float> clip_factor, Global<const float> grad_norm, Global<float> scale,
+                        Global<std::int32_t> good, Global<std::int64_t> skipped, Global<std::int32_t> last_skipped,
+                        Global<std::int32_t> averages, Global<float> average_part, std::int64_t interval,
+                        float usual_part) {
     if (thread_index() != 0) return;
     const bool skips = is_skipped(clip_factor[0]);
-    const Scale next = scale_after({scale[0], good[0]}, skips, interval);
+    const Scale next = scale_after({scale[0], good[0]}, skips, grad_norm[0], interval);
     scale[0] = next.scale;
     good[0] = next.good;
     skipped[0] += skips ? 1 : 0;

@@ -324,6 +324,7 @@ TEST(LossScale, EndsWhereFloatsDo) {
     scale.scale = 0x1p127F;
     StepScalars taken, skipped;
     skipped.clip_factor = -1;
+    skipped.grad_norm = HUGE_VALF;
     next_loss_scale({&taken, &scale, 1, 1}, stream);
     EXPECT_EQ(scale.scale, 0x1p127F);
     EXPECT_EQ(scale.good, 0);
@@ -333,6 +334,14 @@ TEST(LossScale, EndsWhereFloatsDo) {
     next_loss_scale({&skipped, &scale, 1, 1}, stream);
     EXPECT_EQ(scale.scale, 0x1p126F);
     EXPECT_EQ(scale.skipped, 2);
+    // Skipped for something else than an overflow: the scale stays, and so does what counts for the next one.
+    scale.good = 3;
+    skipped.grad_norm = 7;
+    next_loss_scale({&skipped, &scale, 9, 1}, stream);
+    EXPECT_EQ(scale.scale, 0x1p126F);
+    EXPECT_EQ(scale.good, 3);
+    EXPECT_EQ(scale.skipped, 3);
+    EXPECT_EQ(scale.last_skipped, 1);
 }
 
 TEST(Average, IsTorchsOverAHundredSteps) {

@@ -3,6 +3,9 @@
 // back, what it would have been from the checkpoint on with the data behind them.
 #include "train/bad_steps.h"
 
+#include <cmath>
+#include <map>
+
 #include "checkpoint/folder.h"
 #include "data/token_file.h"
 #include "program_test.h"
@@ -124,6 +127,80 @@ TEST_F(BadStepsTest, SpikesAreSkippedByTheMedianOfThoseBefore) {
     EXPECT_TRUE(told[0].ends_with(", is more than 20 times the median of those before")) << told[0];
 }
 
+// A dynamic scale halves with those whose gradient is not finite, by a power of two, which changes no bit; where the
+// gradient is finite, and a spike, it stays.
+TEST_F(BadStepsTest, BesideADynamicScale) {
+    write_weights("weights.safetensors", 3e38F);
+    write_batches("bad.safetensors", 12, {3, 7, 8}, false);
+    write_batches("good.safetensors", 12, {3, 7, 8}, true);
+    const std::string all = "--init weights.safetensors --quiet" + std::string(flags);
+    expect_success(run("words_train", all + "--feed bad.safetensors --steps 12 --on-nan skip --loss-scale dynamic "
+                                            "--log a.jsonl --save a --save-ema a_ema"));
+    expect_success(run("words_train", all + "--feed good.safetensors --steps 9 --save b --save-ema b_ema"));
+    EXPECT_TRUE(same("a", "b"));
+    EXPECT_TRUE(same("a_ema", "b_ema"));
+    EXPECT_EQ(events("a.jsonl").size(), 3U);
+    EXPECT_EQ(read_log("a.jsonl").back().at("loss_scale"), 65536.0 / 8);
+
+    write_weights("weights.safetensors", 3000);
+    write_batches("bad.safetensors", 30, {20, 25}, false);
+    expect_success(run("words_train", all + "--feed bad.safetensors --steps 30 --grad-clip 0 --on-nan skip "
+                                            "--spike-factor 20 --loss-scale dynamic --loss-scale-interval 8 "
+                                            "--log a.jsonl --save-ema e"));
+    EXPECT_EQ(events("a.jsonl").size(), 2U);
+    std::vector<double> scales;  // doubled after eight steps that were taken, and no more
+    for (const nlohmann::json& line : read_log("a.jsonl"))
+        if (line.contains("loss")) scales.push_back(line.at("loss_scale"));
+    ASSERT_EQ(scales.size(), 30U);
+    for (std::size_t step = 0, taken = 0; step < 30; ++step) {
+        EXPECT_EQ(scales[step], 65536.0 * std::pow(2, taken / 8)) << step;
+        taken += step == 20 || step == 25 ? 0 : 1;
+    }
+    // A scale that is too large for the gradient is no bad step: none is told of, however many there are in a row.
+    write_batches("good.safetensors", 12, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, false);
+    expect_success(
+        run("words_train", all + "--grad-clip 0 --feed good.safetensors --steps 12 --on-nan skip --nan-limit 1 "
+                                 "--loss-scale dynamic --loss-scale-start 1.7e38 --log a.jsonl --save-ema e"));
+    EXPECT_EQ(events("a.jsonl").size(), 0U);
+    EXPECT_GT(read_log("a.jsonl").back().at("skipped").get<int>(), 1);
+}
+
+// An error of 1e30: its square is infinite, and its gradient finite.
+TEST_F(BadStepsTest, ALossThatIsNoNumberBesideAGradientThatIsOne) {
+    const auto write = [&](const std::string& name, bool with_bad) {
+        std::vector<TestTensor> tensors;
+        for (int step = 0, written = 0; step < 6; ++step) {
+            if (step == 2 && !with_bad) continue;
+            const auto x = static_cast<float>(step);
+            tensors.push_back(floats(cat("x_", written), {2, 3}, {1, x, 1, 1, 0, x}));
+            tensors.push_back(tensor<std::uint8_t>(cat("use_", written), DType::boolean, {2}, {1, 1}));
+            tensors.push_back(longs(cat("kind_", written), {2}, {0, 0}));
+            tensors.push_back(floats(cat("offset_", written), {3}, {0, 0, 0}));
+            tensors.push_back(floats(cat("target_", written), {2}, {1, step == 2 ? 1e30F : 2}));
+            ++written;
+        }
+        write_tensors(path(name), tensors);
+    };
+    write("bad.safetensors", true);
+    write("good.safetensors", false);
+    const std::string all = "--lr 0.01 --schedule constant --warmup 0 --quiet ";
+    for (const char* scale : {"off", "4", "dynamic"}) {
+        SCOPED_TRACE(scale);
+        const std::string scaled = cat(all, "--loss-scale ", scale, " ");
+        const Outcome stopped = run("line_train", scaled + "--feed bad.safetensors --steps 6");
+        EXPECT_EQ(stopped.status, 1);
+        EXPECT_TRUE(stopped.err.starts_with("error: the loss is inf at step 2\n")) << stopped.err;
+        expect_success(run("line_train", scaled + "--feed bad.safetensors --steps 6 --on-nan skip --log a --save s"));
+        expect_success(run("line_train", scaled + "--feed good.safetensors --steps 5 --save t"));
+        EXPECT_TRUE(same("s", "t"));
+        EXPECT_EQ(events("a"),
+                  std::vector<std::string>{"step 2 is skipped: its loss is not finite, and its gradient is"});
+        if (std::string_view(scale) == "dynamic") {
+            EXPECT_EQ(read_log("a").back().at("loss_scale"), 65536.0);
+        }
+    }
+}
+
 // Against a naive median, with gaps where steps were skipped, and through a checkpoint.
 TEST(BadStepsMedian, IsThatOfTheWindow) {
     Options options;
@@ -140,7 +217,7 @@ TEST(BadStepsMedian, IsThatOfTheWindow) {
         for (auto norm = taken.rbegin(); norm != taken.rend() && known.size() < 12; ++norm)
             if (norm->first <= step - 2) known.push_back(norm->second);
         std::sort(known.begin(), known.end());
-        const double expected = known.size() < 10 ? 0 : 3.0 * static_cast<double>(known[known.size() / 2]);
+        const double expected = known.size() < 10 ? HUGE_VAL : 3.0 * static_cast<double>(known[known.size() / 2]);
         ASSERT_EQ(steps.most_norm(step), expected) << step;
         StepReport report;
         report.step = step;
@@ -174,35 +251,140 @@ TEST_F(BadStepsTest, ARunThatWentBackIsOneThatLeftTheDataOut) {
     TokenFileWriter writer(path("corpus.bin"), V);
     writer.append(tokens);
     writer.commit();
-    const std::string all =
-        "--init weights.safetensors --quiet --data corpus.bin --steps 16 --checkpoint-every 3" + std::string(flags);
-    expect_success(run("words_train", all + "--on-nan rollback --checkpoint a --log a.jsonl --save a.all"));
-    const std::vector<std::string> told = events("a.jsonl");
-    ASSERT_EQ(told.size(), 1U) << "that of the step itself is behind the checkpoint, and gone";
-    long long back = -1, bad = -1, rows = -1;
-    ASSERT_EQ(std::sscanf(told[0].c_str(), "back to a/step-%lld after step %lld: %lld rows", &back, &bad, &rows), 3)
-        << told[0];
-    ASSERT_GE(bad, 3);  // there is a checkpoint before it
-    ASSERT_LT(bad, 16);
-    EXPECT_EQ(back, bad / 3 * 3);
-    EXPECT_EQ(rows, (bad + 1 - back) * 4);
-    std::vector<std::int64_t> steps;
-    for (const nlohmann::json& line : read_log("a.jsonl"))
-        if (line.contains("loss")) steps.push_back(line.at("step"));
-    ASSERT_EQ(steps.size(), 16U);
-    for (std::int64_t step = 0; step < 16; ++step) EXPECT_EQ(steps[static_cast<std::size_t>(step)], step);
+    for (const char* scale : {"off", "dynamic"}) {
+        SCOPED_TRACE(scale);
+        for (const char* folder : {"a", "b"}) std::filesystem::remove_all(path(folder));
+        const std::string all =
+            cat("--init weights.safetensors --quiet --data corpus.bin --steps 16 --loss-scale ", scale, flags);
+        expect_success(run("words_train",
+                           all + "--checkpoint-every 3 --on-nan rollback --checkpoint a --log a.jsonl --save a.all"));
+        const std::vector<std::string> told = events("a.jsonl");
+        ASSERT_EQ(told.size(), 1U) << "that of the step itself is behind the checkpoint, and gone";
+        long long back = -1, bad = -1, rows = -1;
+        ASSERT_EQ(std::sscanf(told[0].c_str(), "back to a/step-%lld after step %lld: %lld rows", &back, &bad, &rows), 3)
+            << told[0];
+        ASSERT_GE(bad, 3);  // there is a checkpoint before it
+        ASSERT_LT(bad, 16);
+        EXPECT_EQ(back, bad / 3 * 3);
+        EXPECT_EQ(rows, (bad + 1 - back) * 4);
+        std::vector<std::int64_t> steps;
+        for (const nlohmann::json& line : read_log("a.jsonl"))
+            if (line.contains("loss")) steps.push_back(line.at("step"));
+        ASSERT_EQ(steps.size(), 16U);
+        for (std::int64_t step = 0; step < 16; ++step) EXPECT_EQ(steps[static_cast<std::size_t>(step)], step);
 
-    // By hand: as far as that checkpoint, and from there on at that place.
+        // By hand: as far as that checkpoint, and from there on at that place.
+        expect_success(run("words_train", all + "--on-nan skip --checkpoint b --checkpoint-every 3"));
+        for (const std::string& checkpoint : checkpoints_in(path("b")))
+            if (checkpoint > path(step_in("b", static_cast<int>(back)))) std::filesystem::remove_all(checkpoint);
+        move_in_data(path(step_in("b", static_cast<int>(back))), (bad + 1) * 4);
+        expect_success(run("words_train", all + "--on-nan skip --checkpoint b --resume --save b.all"));
+        EXPECT_TRUE(same("a.all", "b.all"));
+    }
+}
+
+// What is counted in tokens, or follows from the number of steps, is the same whether a run that went back is stopped
+// behind that and goes on, or is not: where it ends, which sources its rows are from, what was evaluated, the average.
+TEST_F(BadStepsTest, ARunThatWentBackGoesOnAsOneThatWasNotStopped) {
+    write_weights("weights.safetensors", 3e38F);
+    for (const char* name : {"first.bin", "second.bin"}) {
+        std::mt19937 random(name[0]);
+        std::vector<std::uint32_t> tokens(6 * 4 * 20 + 1);
+        for (std::uint32_t& token : tokens) token = random() % (V - 1);
+        if (name[0] == 'f') tokens[6 * 31 + 3] = poison;
+        TokenFileWriter writer(path(name), V);
+        writer.append(tokens);
+        writer.commit();
+    }
+    write_batches("other.safetensors", 1, {}, false);
+    long long bad = -1, back = -1;
+    const std::string all =
+        "--init weights.safetensors --quiet --data-schedule schedule --on-nan rollback --steps 18 "
+        "--eval-feed other.safetensors --eval-every 2 --checkpoint-every 5" +
+        std::string(flags);
+    const auto write_schedule = [&](long long step) {
+        write_file(path("schedule"),
+                   cat("[{\"step\": 0, \"data\": \"first.bin\"}, {\"step\": ", step, ", \"data\": \"second.bin\"}]"));
+    };
+    write_schedule(18);
+    expect_success(run("words_train", all + "--checkpoint a --log a.jsonl --save-ema e"));
+    ASSERT_EQ(events("a.jsonl").size(), 1U);
+    ASSERT_EQ(std::sscanf(events("a.jsonl")[0].c_str(), "back to a/step-%lld after step %lld", &back, &bad), 2);
+    ASSERT_LT(bad, 12);
+    // The sources change between the step that was bad and the end, and tokens end the run before its steps do.
+    std::filesystem::remove_all(path("a"));
+    write_schedule(bad + 2);
+    const std::string with_end = cat(all, "--max-tokens ", (bad + 6) * 4 * 6, " ");
+    expect_success(run("words_train", with_end + "--checkpoint a --log a.jsonl --save a.all --save-ema a.ema"));
+    std::map<std::int64_t, int> evaluated;
+    std::int64_t steps = 0;
+    for (const nlohmann::json& line : read_log("a.jsonl")) {
+        if (line.contains("eval_loss")) ++evaluated[line.at("step")];
+        if (line.contains("loss")) steps = line.at("step").get<std::int64_t>() + 1;
+    }
+    EXPECT_EQ(steps, bad + 6) << "rows that were left out count as tokens";
+    for (std::int64_t step = 2; step <= steps; step += 2) EXPECT_EQ(evaluated[step], 1) << step;
+    // Stopped at each checkpoint behind that.
+    int stops = 0;
+    for (const std::string& checkpoint : checkpoints_in(path("a"))) {
+        const int step = std::stoi(checkpoint.substr(checkpoint.rfind('-') + 1));
+        if (step < back || step >= steps) continue;
+        std::filesystem::remove_all(path("b"));
+        std::filesystem::create_directories(path("b"));
+        std::filesystem::copy(checkpoint, path(step_in("b", step)), std::filesystem::copy_options::recursive);
+        write_file(path("b.jsonl"), read_file(path("a.jsonl")));
+        expect_success(
+            run("words_train", with_end + "--checkpoint b --resume --log b.jsonl --save b.all --save-ema b.ema"));
+        EXPECT_TRUE(same("a.all", "b.all")) << step;
+        EXPECT_TRUE(same("a.ema", "b.ema")) << step;
+        ++stops;
+    }
+    EXPECT_GT(stops, 1);
+}
+
+// The checkpoint that is written before the first step: the average is the parameters there, and no average yet.
+TEST_F(BadStepsTest, GoesBackToTheBeginning) {
+    write_weights("weights.safetensors", 3e38F);
+    std::mt19937 random(12);
+    std::vector<std::uint32_t> tokens(6 * 4 * 20 + 1);
+    for (std::uint32_t& token : tokens) token = random() % (V - 1);
+    const auto pack = [&](const std::string& name) {
+        TokenFileWriter writer(path(name), V);
+        writer.append(tokens);
+        writer.commit();
+    };
+    pack("good.bin");
+    const std::string all = "--init weights.safetensors --quiet --steps 6 " + std::string(flags);
+    const std::string rollback = all + "--on-nan rollback ";
+    expect_success(run("words_train", rollback + "--data good.bin --checkpoint a --save a.all --save-ema a.ema"));
+    const auto only_the_first = [&] {
+        ASSERT_EQ(checkpoints_in(path("a")).size(), 2U);
+        std::filesystem::remove_all(checkpoints_in(path("a")).back());
+    };
+    only_the_first();
     expect_success(
-        run("words_train", cat("--init weights.safetensors --quiet --data corpus.bin --steps 16 --on-nan skip ", flags,
-                               "--checkpoint b --checkpoint-every 3")));
-    for (const std::string& checkpoint : checkpoints_in(path("b")))
-        if (checkpoint > path(step_in("b", static_cast<int>(back)))) std::filesystem::remove_all(checkpoint);
-    move_in_data(path(step_in("b", static_cast<int>(back))), (bad + 1) * 4);
-    expect_success(
-        run("words_train", cat("--init weights.safetensors --quiet --data corpus.bin --steps 16 --on-nan skip ", flags,
-                               "--checkpoint b --resume --save b.all")));
+        run("words_train", rollback + "--data good.bin --checkpoint a --resume --save b.all --save-ema b.ema"));
     EXPECT_TRUE(same("a.all", "b.all"));
+    EXPECT_TRUE(same("a.ema", "b.ema"));
+    // And from within the run: some window is in the third step.
+    for (std::size_t window = 0;; ++window) {
+        ASSERT_LT(window, 80U);
+        const std::uint32_t before = std::exchange(tokens[6 * window + 3], poison);
+        pack("bad.bin");
+        tokens[6 * window + 3] = before;
+        std::filesystem::remove_all(path("a"));
+        expect_success(run("words_train", rollback + "--data bad.bin --checkpoint a --log a.jsonl --save a.all "
+                                                     "--save-ema a.ema"));
+        if (events("a.jsonl") ==
+            std::vector<std::string>{"back to a/step-00000000 after step 2: 12 rows of the data are left out"})
+            break;
+    }
+    only_the_first();
+    move_in_data(path(step_in("a", 0)), 12);
+    expect_success(run("words_train", all + "--on-nan skip --data bad.bin --checkpoint a --resume --save b.all "
+                                            "--save-ema b.ema"));
+    EXPECT_TRUE(same("a.all", "b.all"));
+    EXPECT_TRUE(same("a.ema", "b.ema"));
 }
 
 TEST_F(BadStepsTest, IsRefusedWhereItCannotBeDone) {
@@ -217,8 +399,6 @@ TEST_F(BadStepsTest, IsRefusedWhereItCannotBeDone) {
             "--on-nan rollback goes on with other data, and --feed has the same batch for a step each time");
     refused("--spike-factor 5", "--spike-factor is about steps that are not taken, and --on-nan is stop");
     refused("--on-nan skip --spike-window 5", "--spike-window is the window of --spike-factor, which is not given");
-    refused("--on-nan skip --loss-scale dynamic",
-            "--on-nan and --loss-scale dynamic exclude each other: a dynamic scale skips steps by itself");
     refused("--on-nan later", "--on-nan takes one of stop, skip, rollback, not \"later\"");
     refused("--keep-best", "--keep-best has nothing to evaluate");
     refused("--keep-best --eval-feed feed.safetensors", "--keep-best is about checkpoints, and none are written");
