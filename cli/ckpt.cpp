@@ -12,7 +12,7 @@
 #include "checkpoint/stored.h"
 #include "cli/ckpt_files.h"
 #include "cli/command.h"
-#include "cli/runtime_errors.h"
+#include "compiler/frontend/shared/runtime_errors.h"
 #include "compiler/support/error.h"
 #include "support/file.h"
 #include "support/text.h"

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "cli/data.h"
-#include "cli/runtime_errors.h"
+#include "compiler/frontend/shared/runtime_errors.h"
 #include "compiler/support/error.h"
 #include "data/corpus.h"
 #include "data/token_file.h"

@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/report_page.h"
-#include "cli/runtime_errors.h"
+#include "compiler/frontend/shared/runtime_errors.h"
 #include "compiler/support/error.h"
 #include "support/file.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoint/safetensors.h"
-#include "cli/runtime_errors.h"
+#include "compiler/frontend/shared/runtime_errors.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {

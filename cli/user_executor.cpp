@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "cli/runtime_errors.h"
+#include "compiler/frontend/shared/runtime_errors.h"
 #include "compiler/support/error.h"
 #include "compiler/user_functions/user_functions.h"
 #include "support/json.h"

@@ -35,7 +35,7 @@ constexpr const char* export_help =
     std::size_t tensors = 0;
     try {
         const torchscript::Pickle read = torchscript::read_pickle(archive, pickle, root + "data/");
-        for (const torchscript::Pickled& value : read.values)
+        for (const torchscript::Pickled& value : read.read.values)
             if (value.kind == torchscript::Pickled::Kind::tensor) ++tensors;
     } catch (const UserError& error) {
         other = error.diagnostic().message;

@@ -140,7 +140,7 @@ void TorchFile::read() {
     if (const ZipEntries::Entry* order = entries_->find(folder_ + "byteorder");
         order != nullptr && order->bytes.size() == 3)  // "big"
         fail(cat(path, " was saved on a machine with the other order of bytes"), "save it on a little-endian machine");
-    const TorchPickle pickle = read_torch_pickle(entry.bytes, path);
+    const TorchPickle pickle = read_torch_pickle(entry.bytes, cat("the pickle of ", path));
     std::set<Index> added;
     add_tensors(pickle, pick(pickle), "", added);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -22,6 +23,7 @@ using PickleKind = PickledValue::Kind;
 constexpr std::size_t most_pickled_values = std::size_t{1} << 22;  // above what any checkpoint has
 constexpr std::size_t most_pickle_marks = 10000;                   // collections within one another
 constexpr std::size_t most_tensor_dimensions = 64;                 // as torch has it
+constexpr std::size_t longest_class_name = 4096;
 
 struct TorchType {
     std::string_view storage, dtype;  // names in torch
@@ -63,11 +65,27 @@ constexpr std::string_view rebuilt_tensor = "torch._utils._rebuild_tensor_v2",
                            rebuilt_parameter = "torch._utils._rebuild_parameter",
                            rebuilt_parameter_with_state = "torch._utils._rebuild_parameter_with_state",
                            ordered_dictionary = "collections.OrderedDict", untyped = "torch.storage.UntypedStorage";
-constexpr std::array<std::string_view, 12> ignored_names = {
-    "torch.Size",          "torch.device",     "torch.strided",   "torch.per_tensor_affine", "collections.defaultdict",
-    "collections.Counter", "builtins.set",     "__builtin__.set", "builtins.bytearray",      "_codecs.encode",
-    "builtins.dict",       "builtins.complex",
+constexpr std::array<std::string_view, 10> ignored_names = {
+    "torch.strided",   "torch.per_tensor_affine", "collections.defaultdict", "collections.Counter", "builtins.set",
+    "__builtin__.set", "builtins.bytearray",      "_codecs.encode",          "builtins.dict",       "builtins.complex",
 };
+// These are called with what they give.
+constexpr std::array<std::string_view, 7> passing_on = {"torch.Size",
+                                                        "torch.device",
+                                                        "torch.jit._pickle.restore_type_tag",
+                                                        "torch.jit._pickle.build_intlist",
+                                                        "torch.jit._pickle.build_doublelist",
+                                                        "torch.jit._pickle.build_boollist",
+                                                        "torch.jit._pickle.build_tensorlist"};
+
+template <std::size_t count>
+bool is_among(const std::array<std::string_view, count>& names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool is_class_of_archive(std::string_view name) {
+    return name.starts_with("__torch__.");
+}
 
 class TorchPickleMachine {
   public:
@@ -85,11 +103,10 @@ class TorchPickleMachine {
 
   private:
     [[noreturn]] void damaged(const std::string& why) const {
-        throw DamagedFile(cat("the pickle of ", what_, " is damaged: ", why),
-                          "copy or download the file again, or save it again with torch.save");
+        throw DamagedFile(cat(what_, " is damaged: ", why), "copy or download the file again, or save it again");
     }
     [[noreturn]] void refuse(const std::string& name) const {
-        fail(cat(what_, " holds ", name, ", which is no tensor and no number"),
+        fail(cat(what_, " names ", name, ", which is no tensor and no number"),
              "pickles are read as data, and nothing in them is run: save the tensors alone: "
              "torch.save(model.state_dict(), \"model.pt\")");
     }
@@ -157,9 +174,16 @@ class TorchPickleMachine {
         if (value.kind != kind) damaged(cat("there is no ", what, " where one is asked for"));
         return value;
     }
-    void push_integer(std::int64_t value) {
-        push_new(PickleKind::integer);
+    void push_integer(std::int64_t value, PickleKind kind = PickleKind::integer) {
+        push_new(kind);
         out_.values[stack_.back()].integer = value;
+        out_.values[stack_.back()].number = static_cast<double>(value);
+    }
+    void push_number() {  // the one number that is big-endian
+        std::uint64_t bits = 0;
+        for (const char c : take(8)) bits = bits << 8U | static_cast<unsigned char>(c);
+        push_new(PickleKind::number);
+        out_.values[stack_.back()].number = std::bit_cast<double>(bits);
     }
     void push_text(std::string_view text) {
         push_new(PickleKind::text);
@@ -179,8 +203,9 @@ class TorchPickleMachine {
         const bool known = full == rebuilt_tensor || full == rebuilt_typed_tensor || full == rebuilt_parameter ||
                            full == rebuilt_parameter_with_state || full == ordered_dictionary || full == untyped ||
                            torch_type(full, true) != nullptr || torch_type(full, false) != nullptr ||
-                           std::find(ignored_names.begin(), ignored_names.end(), full) != ignored_names.end();
+                           is_among(ignored_names, full) || is_among(passing_on, full) || is_class_of_archive(full);
         if (!known) refuse(full.substr(0, 200));
+        if (full.size() > longest_class_name) damaged("a class has a longer name than any model's");
         push_new(PickleKind::name);
         out_.values[stack_.back()].text = full;
     }
@@ -215,15 +240,15 @@ class TorchPickleMachine {
             case 0x87: return push_tuple(3);
             case 0x8f: return push_new(PickleKind::list);  // a set
             case 0x91: return push_sequence(PickleKind::list, pop_to_mark());
-            case 'N': return push_other();
-            case 0x88: return push_integer(1);
-            case 0x89: return push_integer(0);
+            case 'N': return push_new(PickleKind::none);
+            case 0x88: return push_integer(1, PickleKind::boolean);
+            case 0x89: return push_integer(0, PickleKind::boolean);
             case 'K': return push_integer(static_cast<std::int64_t>(little_endian(1)));
             case 'M': return push_integer(static_cast<std::int64_t>(little_endian(2)));
             case 'J': return push_integer(static_cast<std::int32_t>(little_endian(4)));
             case 0x8a: return push_long(little_endian(1));
             case 0x8b: return push_long(little_endian(4));
-            case 'G': take(8); return push_other();
+            case 'G': return push_number();
             case 'X': return push_text(take(little_endian(4)));
             case 0x8c:
             case 'U': return push_text(take(little_endian(1)));
@@ -265,14 +290,11 @@ class TorchPickleMachine {
             }
             case 'Q': return push_storage(pop());
             case 'R': return call();
-            case 'b':
-                pop();
-                static_cast<void>(top());
-                return;  // attributes, as an OrderedDict's "_metadata"
+            case 0x81: return make_object();
+            case 'b': return build();
             case '0': pop(); return;
             default:
-                fail(cat("the pickle of ", what_, " has the opcode ", static_cast<int>(op),
-                         ", which makes objects that are no tensors"),
+                fail(cat(what_, " has the opcode ", static_cast<int>(op), ", which makes objects that are no tensors"),
                      "pickles are read as data, and nothing in them is run: save the tensors alone: "
                      "torch.save(model.state_dict(), \"model.pt\")");
         }
@@ -340,7 +362,10 @@ class TorchPickleMachine {
         out.strides = extents(arguments[3], "strides of a tensor");
         extents_ += out.shape.size() + out.strides.size();
         if (extents_ > most_pickled_values) damaged("it has more values than any checkpoint");
+        const bool grad =
+            out_.values[arguments[4]].kind == PickleKind::boolean && out_.values[arguments[4]].integer != 0;
         const PickleIndex made = make(PickleKind::tensor);
+        out_.values[made].requires_grad = grad;
         out_.values[made].tensor = std::make_shared<const PickledTensor>(std::move(out));
         return made;
     }
@@ -352,8 +377,10 @@ class TorchPickleMachine {
             return push(tensor_of(arguments, name == rebuilt_typed_tensor));
         if ((name == rebuilt_parameter || name == rebuilt_parameter_with_state) && !arguments.empty()) {
             static_cast<void>(of_kind(arguments[0], PickleKind::tensor, "tensor"));
+            out_.values[arguments[0]].requires_grad = arguments.size() > 1 && out_.values[arguments[1]].integer != 0;
             return push(arguments[0]);
         }
+        if (is_among(passing_on, name) && !arguments.empty()) return push(arguments[0]);
         if (name == ordered_dictionary || name == "collections.defaultdict" || name == "builtins.dict") {
             push_new(PickleKind::dictionary);
             // OrderedDict([[key, value], …]), as protocols before 2 have it
@@ -361,6 +388,24 @@ class TorchPickleMachine {
             return;
         }
         push_other();
+    }
+
+    void make_object() {
+        static_cast<void>(of_kind(pop(), PickleKind::tuple, "tuple of arguments"));
+        const std::string name = of_kind(pop(), PickleKind::name, "class").text;
+        if (!is_class_of_archive(name)) refuse(cat("an object of ", name));
+        push_new(PickleKind::object);
+        out_.values[stack_.back()].text = name;
+    }
+
+    // Attributes: of other things than objects nobody asks for them, as for an OrderedDict's "_metadata". Classes with
+    // a
+    // __getstate__ of their own have something else than a dictionary.
+    void build() {
+        const PickleIndex state = pop();
+        PickledValue& object = out_.values[top()];
+        if (object.kind == PickleKind::object && out_.values[state].kind == PickleKind::dictionary)
+            object.items = {state};
     }
 
     void add_pairs(PickleIndex list) {

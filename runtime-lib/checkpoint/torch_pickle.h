@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pickle of a file of torch.save, read as data: nothing in it is run. Tensors, numbers, text and collections are
-// all that it may hold; whatever else it names is refused by its name.
+// Pickles of torch.save and of TorchScript's archives, read as data: nothing in them is run. Tensors, numbers, text,
+// collections and objects of an archive's own classes are all that they may hold; whatever else one names is refused by
+// its name.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +26,28 @@ struct PickledTensor {
 // What stands twice in a pickle is one value: others are named by their place in TorchPickle::values, so that what
 // contains itself is no cycle of owners.
 struct PickledValue {
-    enum class Kind : std::uint8_t { other, integer, text, tuple, list, dictionary, name, storage, tensor };
+    enum class Kind : std::uint8_t {
+        other,  // what nobody asks for, as sets and numbers of more than 64 bits
+        none,
+        boolean,
+        integer,
+        number,
+        text,
+        tuple,
+        list,
+        dictionary,
+        object,  // of a class of the archive: `items` has the dictionary of its attributes, if any
+        name,    // of a class or a function
+        storage,
+        tensor,
+    };
     using Index = std::uint32_t;
 
     Kind kind = Kind::other;
+    bool requires_grad = false;                   // of a tensor
     std::int64_t integer = 0;                     // of booleans as well
-    std::string text;                             // of a name the class or function: "collections.OrderedDict"
+    double number = 0;                            // of integers as well
+    std::string text;                             // of a name "collections.OrderedDict", of an object its class
     std::vector<Index> items;                     // of dictionaries key, value, key, value
     std::shared_ptr<const PickledTensor> tensor;  // of storages as well
 };
@@ -42,7 +59,8 @@ struct TorchPickle {
     const PickledValue& at(PickledValue::Index index) const { return values[index]; }
 };
 
-// `what` is how messages call it: "model.pt". Fails with DamagedFile or, where it names what is no data, an Error.
+// `what` is how messages call it: "the pickle of model.pt". Fails with DamagedFile or, where it names what is no data,
+// an Error.
 TorchPickle read_torch_pickle(std::span<const std::byte> bytes, const std::string& what);
 
 }  // namespace thunder

@@ -17,7 +17,23 @@ constexpr std::uint32_t local_mark = 0x04034b50, listed_mark = 0x02014b50, end_m
                         end64_mark = 0x06064b50, locator64_mark = 0x07064b50;
 constexpr std::uint64_t local_size = 30, listed_size = 46, end_size = 22, end64_size = 56, locator64_size = 20;
 constexpr std::uint32_t in_64_bits = 0xffffffff;
-constexpr const char* zip_help = "copy or download the file again, or save it again with torch.save";
+constexpr std::uint16_t encrypted_entry = 1;  // a flag
+// A byte that is deflated becomes 1032 at most; an entry that says more is made to fill memory.
+constexpr std::uint64_t most_inflated = 1032;
+constexpr std::size_t longest_entry_name = 4096;
+
+// "a/../../b", "/a", "C:\\a": no archive of PyTorch's has such a name.
+bool leads_out(std::string_view name) {
+    if (name.empty() || name.front() == '/' || name.find('\\') != std::string_view::npos ||
+        name.find('\0') != std::string_view::npos)
+        return true;
+    for (std::size_t at = 0; at <= name.size();) {
+        const std::size_t end = std::min(name.find('/', at), name.size());
+        if (name.substr(at, end - at) == "..") return true;
+        at = end + 1;
+    }
+    return false;
+}
 
 class ZipReader {
   public:
@@ -47,7 +63,8 @@ class ZipReader {
 
   private:
     [[noreturn]] void damaged(const std::string& what) const {
-        fail(cat(path_, " is a damaged or truncated archive: ", what), zip_help);
+        throw DamagedFile(cat(path_, " is a damaged zip archive: ", what),
+                          "copy or download the file again, or save it again");
     }
 
     // Little-endian, as this code's machines are.
@@ -61,13 +78,14 @@ class ZipReader {
 
     // What stands at the end of the archive, behind the list, with a comment of up to 64 KiB.
     std::uint64_t end_of_list() const {
-        if (bytes_.size() < end_size) damaged("it has no list of entries");
+        const char* const none = "it has no list of its entries, as one that was cut off";
+        if (bytes_.size() < end_size) damaged(none);
         const std::uint64_t last = bytes_.size() - end_size, first = last > 0xffff ? last - 0xffff : 0;
         for (std::uint64_t at = last + 1; at-- > first;)
             if (number<std::uint32_t>(at) == end_mark &&
                 at + end_size + number<std::uint16_t>(at + 20) == bytes_.size())
                 return at;
-        damaged("it has no list of entries");
+        damaged(none);
     }
 
     // Adds the entry that is listed at `at`, and gives where the next one is.
@@ -77,7 +95,9 @@ class ZipReader {
                             comment_size = number<std::uint16_t>(at + 32);
         const std::uint64_t name_at = at + listed_size, next = name_at + name_size + extra_size + comment_size;
         if (next > bytes_.size()) damaged("its list of entries lies outside of it");
+        if (name_size > longest_entry_name) damaged("the name of an entry is too long");
         const std::string name(reinterpret_cast<const char*>(bytes_.data() + name_at), name_size);
+        if (leads_out(name)) damaged(cat("an entry is called \"", name, "\", a path that leads out of it"));
         std::uint64_t unpacked = number<std::uint32_t>(at + 24), stored = number<std::uint32_t>(at + 20),
                       place = number<std::uint32_t>(at + 42);
         // Numbers that 32 bits do not hold stand behind the name, in this order.
@@ -98,12 +118,14 @@ class ZipReader {
             place + local_size + number<std::uint16_t>(place + 26) + number<std::uint16_t>(place + 28);
         if (begin > bytes_.size() || stored > bytes_.size() - begin)
             damaged(cat("the entry ", name, " ends behind it"));
-        if ((flags & 1U) != 0) fail(cat(path_, " is encrypted"), "write it without a password");
-        if (method == 0 && stored != unpacked) damaged(cat("the entry ", name, " has two sizes"));
-        const bool added = out.try_emplace(name, ZipEntries::Entry{bytes_.subspan(begin, stored),
-                                                                   number<std::uint32_t>(at + 16), method != 0})
-                               .second;
-        if (!added) damaged(cat("the entry ", name, " stands in it twice"));
+        if ((flags & encrypted_entry) != 0)
+            fail(cat(path_, " is an encrypted zip archive"), "save it again without a password");
+        const bool possible = method == 0   ? stored == unpacked
+                              : stored == 0 ? unpacked == 0
+                                            : unpacked / most_inflated <= stored;
+        if (!possible) damaged(cat("the entry ", name, " says that it has ", unpacked, " bytes, in ", stored));
+        const ZipEntries::Entry entry{bytes_.subspan(begin, stored), unpacked, number<std::uint32_t>(at + 16), method};
+        if (!out.try_emplace(name, entry).second) damaged(cat("it has two entries ", name));
         return next;
     }
 
@@ -119,7 +141,7 @@ ZipEntries::ZipEntries(std::span<const std::byte> archive, const std::string& pa
 const ZipEntries::Entry* ZipEntries::find(std::string_view name) const {
     const auto at = entries_.find(name);
     if (at == entries_.end()) return nullptr;
-    if (at->second.packed)
+    if (at->second.method != 0)
         fail(cat(path_, ": the entry ", at->first, " is compressed, which torch.save does not do"),
              "load it with torch.load and save it again with torch.save");
     return &at->second;

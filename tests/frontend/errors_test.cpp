@@ -57,7 +57,7 @@ TEST(FrontendErrors, ZipArchive) {
     EXPECT_EQ(
         error_in_bytes("thunderc_zip.onnx", std::string("PK\x03\x04") + "more"),
         "error: thunderc_zip.onnx is a damaged zip archive: it has no list of its entries, as one that was cut off\n"
-        "help: save or copy the file again\n");
+        "help: copy or download the file again, or save it again\n");
 }
 
 TEST(FrontendErrors, Truncated) {

@@ -50,7 +50,7 @@ TEST(Pt2Errors, TruncatedAnywhere) {
     const std::string whole = bytes_of_file(fixture("mlp/ep.logits.pt2"));
     EXPECT_EQ(error_in("cut.pt2", whole.substr(0, whole.size() - 30)),
               "error: cut.pt2 is a damaged zip archive: it has no list of its entries, as one that was cut off\n"
-              "help: save or copy the file again\n");
+              "help: copy or download the file again, or save it again\n");
     for (std::size_t size = 0; size < whole.size(); size += 61)
         EXPECT_NE(error_in("cut.pt2", whole.substr(0, size)), "no error") << size;
 }
@@ -61,7 +61,7 @@ TEST(Pt2Errors, NamesThatLeadOut) {
         entries[name] = "x";
         EXPECT_EQ(error_in_zip("out.pt2", entries),
                   "error: out.pt2 is a damaged zip archive: an entry is called \"" + std::string(name) +
-                      "\", a path that leads out of it\nhelp: save or copy the file again\n");
+                      "\", a path that leads out of it\nhelp: copy or download the file again, or save it again\n");
     }
 }
 

@@ -192,13 +192,14 @@ TEST(TorchScriptErrors, PicklesAreData) {
         return error_of_archive(entries, of_x);
     };
     EXPECT_EQ(with(PickleText().global("os", "system").text("true").add("\x85R").end()),
-              "error: the pickle m/data.pkl of script.pt names os.system, which is no part of a model's data\n"
+              "error: the pickle m/data.pkl of script.pt names os.system, which is no tensor and no number\n"
               "help: pickles are read as data, and nothing in them is run: save tensors, numbers and modules alone\n");
     EXPECT_EQ(with(PickleText().add("i__torch__\nM\n").end()),
-              "error: the pickle m/data.pkl of script.pt has the opcode 0x69, which torch does not write\n"
-              "help: pickles are read as data, and nothing in them is run: save the model again with torch.jit.save\n");
+              "error: the pickle m/data.pkl of script.pt has the opcode 105, which makes objects that are no tensors\n"
+              "help: pickles are read as data, and nothing in them is run: save tensors, numbers and modules alone\n");
     const auto damaged = [](const std::string& why) {
-        return "error: the pickle m/data.pkl of script.pt is damaged: " + why + "\nhelp: save the model again\n";
+        return "error: the pickle m/data.pkl of script.pt is damaged: " + why +
+               "\nhelp: copy or download the file again, or save it again\n";
     };
     EXPECT_EQ(with(""), damaged("it ends too early"));
     EXPECT_EQ(with("\x80\x02."), damaged("its stack is empty"));
@@ -206,7 +207,11 @@ TEST(TorchScriptErrors, PicklesAreData) {
     EXPECT_EQ(with(PickleText().begin_object("__torch__", longer).end_object().end()),
               damaged("a class has a longer name than any model's"));
     EXPECT_EQ(with(PickleText().begin_object("__torch__", "M").text(longer).integer(1).end_object().end()),
-              damaged("a key is longer than any model's"));
+              "error: a key in script.pt is longer than any model's\nhelp: save the model again\n");
+    EXPECT_EQ(
+        with(PickleText().begin_object("__torch__", "M").text("f").global("torch", "FloatStorage").end_object().end()),
+        "error: the attribute f is no number, text, tensor or module, nor a list of these\n"
+        "help: save the model again with torch.jit.save\n");
     EXPECT_EQ(with("\x80\x02" + std::string(20000, '(') + "."),
               damaged("lists stand within one another without an end"));
     EXPECT_EQ(with("\x80\x02h\x01."), damaged("it asks for what it did not remember"));
@@ -233,12 +238,11 @@ TEST(TorchScriptErrors, WhatTorchSaveWrites) {
     EXPECT_EQ(error_of_archive({{"s/data.pkl", state.end()}, {"s/data/0", floats({1, 2})}}, {}),
               "error: script.pt was written by torch.save: a state dict of 2 tensors, and no graph of a model\nhelp: " +
                   exported + "; its program begins with such weights by --init weights.pt\n");
-    EXPECT_EQ(
-        error_of_archive({{"s/data.pkl", PickleText().begin_object("my.models", "Net").end_object().end()}}, {}),
-        "error: script.pt was written by torch.save: objects of a model, whose code is not in it (the pickle "
-        "s/data.pkl of script.pt names my.models.Net, which is no part of a model's data)\nhelp: load it where its "
-        "code is, and " +
-            exported + "\n");
+    EXPECT_EQ(error_of_archive({{"s/data.pkl", PickleText().begin_object("my.models", "Net").end_object().end()}}, {}),
+              "error: script.pt was written by torch.save: objects of a model, whose code is not in it (the pickle "
+              "s/data.pkl of script.pt names my.models.Net, which is no tensor and no number)\nhelp: load it where its "
+              "code is, and " +
+                  exported + "\n");
 }
 
 TEST(TorchScriptErrors, TensorsThatCannotBe) {

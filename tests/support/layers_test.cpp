@@ -60,5 +60,37 @@ TEST(Layers, IncludeWhatStandsAboveThem) {
     EXPECT_GT(includes, 0U);
 }
 
+// What both read is written once, in the runtime's files, for those who read files; the rest of the compiler has of the
+// runtime what both run.
+TEST(Layers, TheCompilerAndTheRuntime) {
+    const std::regex files(
+        "#include \"((?:checkpoint|comm|data|device|optim|program|run|support|train|watch)/[^\"]+)\".*");
+    const std::regex headers("#include \"runtime-lib/([^\"]+)\".*");
+    std::smatch match;
+    std::size_t read = 0;
+    for (const fs::path& file : sources()) {
+        const std::string path = file.generic_string();
+        if (path.starts_with("codegen/")) continue;  // which prints such lines
+        const bool reads = !path.starts_with("compiler/") || path.starts_with("compiler/frontend/");
+        std::ifstream in(repository / file);
+        for (std::string line; std::getline(in, line);) {
+            if (std::regex_match(line, match, files)) {
+                EXPECT_TRUE(reads) << file << " includes " << match[1];
+                ++read;
+            }
+            if (!std::regex_match(line, match, headers)) continue;
+            EXPECT_TRUE(match[1].str().starts_with("optim/") || match[1] == "support/philox.h")
+                << file << " includes runtime-lib/" << match[1];
+        }
+    }
+    EXPECT_GT(read, 0U);
+    for (const auto& file : fs::recursive_directory_iterator(repository / "runtime-lib")) {
+        if (!file.is_regular_file()) continue;
+        std::ifstream in(file.path());
+        for (std::string line; std::getline(in, line);)
+            EXPECT_FALSE(line.starts_with("#include \"compiler/")) << file.path() << ": " << line;
+    }
+}
+
 }  // namespace
 }  // namespace thunderc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries of a zip archive (stored and deflated, zip64 as well), each read when it is asked for. Nothing is ever
-// unpacked to a folder: an entry's name is a key, no path.
+// Entries of a zip archive (stored and deflated, zip64 as well), each read when it is asked for. The list of them is
+// read as programs read it.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,7 @@ class ZipArchive {
         std::uint64_t size = 0;  // of its bytes, unpacked
     };
 
-    // Reads the list of entries. Throws UserError: no archive, truncated, an entry that says what cannot be (more bytes
-    // than deflate makes of those that are there), a name that stands twice or leads out of the archive, encrypted.
+    // Reads the list of entries. Throws UserError: no archive, and what thunder::ZipEntries refuses.
     explicit ZipArchive(const std::filesystem::path& path);
 
     const std::filesystem::path& path() const { return path_; }
@@ -32,7 +31,7 @@ class ZipArchive {
     // The only entry whose name ends so; nullopt where there is none, or are several.
     std::optional<std::string> only_with_end(std::string_view end) const;
 
-    // So many bytes of an entry, from `offset` on; the file is opened for it. Throws UserError where they are not
+    // So many bytes of an entry, from `offset` on. Throws UserError where they are not
     // there, and where the whole entry is read and is not what was written.
     std::vector<std::byte> read(const std::string& name, std::uint64_t offset, std::uint64_t count) const;
     // A whole entry of text. Throws UserError where it is larger than any export's.
@@ -44,14 +43,10 @@ class ZipArchive {
                        const std::filesystem::path& out) const;
 
   private:
-    struct Place {  // where an entry stands, and how
-        std::uint64_t header = 0, size = 0;
-        std::uint32_t checksum = 0;
-        std::uint16_t method = 0;
-    };
+    struct Opened;  // the file, mapped, and its list
     std::filesystem::path path_;
     std::map<std::string, Entry> entries_;
-    std::map<std::string, Place> places_;
+    std::shared_ptr<const Opened> opened_;
 };
 
 }  // namespace thunderc

@@ -230,7 +230,7 @@ Item Importer::constant(Tensor numbers) {
 }
 
 Item Importer::constant_of_archive(std::size_t k, const Place& place) {
-    const Pickled& all = constants_.at(constants_.root);
+    const Pickled& all = constants_.root();
     if (k >= all.items.size()) fail_at(place, fmt::format("the archive has no constant {}", k), "save the model again");
     return Item::tensor(fmt::format("CONSTANTS.c{}", k));
 }

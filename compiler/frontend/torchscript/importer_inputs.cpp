@@ -30,8 +30,9 @@ Importer::Example Importer::example_of(const Pickle& pickle, const Pickled& valu
     if (value.kind == Pickled::Kind::tensor) {
         out.kind = Item::Kind::tensor;
         out.known = true;
-        out.type = value.tensor->type;
-        out.dims = value.tensor->dims;
+        const aten::StoredTensor tensor = pickle.tensor(value);
+        out.type = tensor.type;
+        out.dims = tensor.dims;
         return out;
     }
     const bool keyed = value.kind == Pickled::Kind::dictionary;
@@ -57,14 +58,14 @@ void Importer::refuse_frozen() {
     const bool partly = has_parameters && modules_.root().attribute("training") == nullptr;
     if (has_parameters && !partly) return;
     std::vector<std::string> names;
-    const std::vector<Pickled::Index>& all = constants_.at(constants_.root).items;
+    const std::vector<Pickled::Index>& all = constants_.root().items;
     for (std::size_t k = 0; k < all.size(); ++k) {
         const Pickled& constant = constants_.at(all[k]);
-        if (constant.kind != Pickled::Kind::tensor || !aten::stored_float(constant.tensor->type) ||
-            !countable(constant.tensor->dims) || element_count(constant.tensor->dims) < 2)
-            continue;
+        if (constant.kind != Pickled::Kind::tensor) continue;
+        const aten::StoredTensor tensor = constants_.tensor(constant);
+        if (!aten::stored_float(tensor.type) || !countable(tensor.dims) || element_count(tensor.dims) < 2) continue;
         if (partly) {
-            names.push_back(fmt::format("CONSTANTS.c{} [{}]", k, to_string(constant.tensor->dims)));
+            names.push_back(fmt::format("CONSTANTS.c{} [{}]", k, to_string(tensor.dims)));
             continue;
         }
         fail(fmt::format("{} is frozen: its parameters are constants, and have no names any more",
@@ -84,7 +85,7 @@ std::vector<Importer::Example> Importer::traced_inputs(const FunctionCode& forwa
     std::vector<Example> out;
     if (archive_->find(root_ + "traced_inputs.pkl") == nullptr) return out;
     const Pickle pickle = read_pickle(*archive_, root_ + "traced_inputs.pkl", root_ + "traced_inputs/");
-    const Pickled* inputs = pickle.member(pickle.at(pickle.root), forward.name);
+    const Pickled* inputs = pickle.member(pickle.root(), forward.name);
     if (inputs == nullptr || inputs->items.size() + 1 != forward.parameters.size()) return out;
     for (const Pickled::Index item : inputs->items) out.push_back(example_of(pickle, pickle.at(item), 0));
     if (swapped_ && std::max(swapped_->first, swapped_->second) < out.size())
@@ -323,7 +324,7 @@ std::unordered_map<std::string, Item> Importer::import_inputs(const FunctionCode
 
 // Numbers of the code are constants; tensors that it was given as it was traced are as those of buffers.
 void Importer::import_constants() {
-    const std::vector<Pickled::Index>& all = constants_.at(constants_.root).items;
+    const std::vector<Pickled::Index>& all = constants_.root().items;
     std::vector<aten::NamedTensor> tensors;
     for (std::size_t k = 0; k < all.size(); ++k) {
         const Pickled& constant = constants_.at(all[k]);
@@ -332,7 +333,7 @@ void Importer::import_constants() {
             fail(fmt::format("{} of the archive is no tensor", name), "save the model again with torch.jit.save");
         aten::NamedTensor& made = tensors.emplace_back();
         made.name = made.binding = name;
-        made.stored = *constant.tensor;
+        made.stored = constants_.tensor(constant);
         made.stored.name = name;
     }
     import_tensors(archive_, tensors);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t deepest_module = 100;    // modules within modules, lists within lists
 constexpr std::size_t most_items = 1U << 22U;  // of lists that are attributes, each time that one is met
+constexpr std::size_t longest_key = 4096;      // of attributes
 
 class ModuleReader {
   public:
@@ -21,7 +22,7 @@ class ModuleReader {
         : archive_(archive), pickle_(pickle), library_(library), out_(out) {}
 
     void run() {
-        const Pickled& root = pickle_.at(pickle_.root);
+        const Pickled& root = pickle_.root();
         if (root.kind != Pickled::Kind::object)
             fail(fmt::format("{} holds no module", archive_.path().string()), "save a module with torch.jit.save");
         module(root, "", 0);
@@ -59,6 +60,9 @@ class ModuleReader {
         // Its own tensors come before those of the modules within it, as named_parameters() has them.
         for (std::size_t k = 0; k + 1 < entries.size(); k += 2) {
             const Pickled& key = pickle_.at(entries[k]);
+            if (key.text.size() > longest_key)
+                fail(fmt::format("a key in {} is longer than any model's", archive_.path().string()),
+                     "save the model again");
             made.attributes.emplace_back(key.text, Item{});
             if (pickle_.at(entries[k + 1]).kind == Pickled::Kind::tensor)
                 made.attributes.back().second = tensor(pickle_.at(entries[k + 1]), *code, path, key.text);
@@ -108,7 +112,7 @@ class ModuleReader {
         made.kind = kind;
         made.name = name;
         made.binding = "self." + name;
-        made.stored = *from.tensor;
+        made.stored = pickle_.tensor(from);
         made.stored.name = name;
         made.requires_grad = from.requires_grad;
         out_.tensors.push_back(std::move(made));
@@ -135,7 +139,10 @@ class ModuleReader {
                 out.module = module(from, path, depth);
                 return out;
             }
-            default: return {};
+            case Pickled::Kind::none: return {};
+            default:
+                fail(fmt::format("the attribute {} is no number, text, tensor or module, nor a list of these", path),
+                     "save the model again with torch.jit.save");
         }
     }
 

@@ -94,7 +94,7 @@ TEST_F(TorchFileTest, TakesThePartWithTheParameters) {
 
 TEST_F(TorchFileTest, RefusesWhatIsNoDataByItsName) {
     EXPECT_EQ(error_text("module.pt"),
-              "error: module.pt holds __main__.Net, which is no tensor and no number\n"
+              "error: the pickle of module.pt names __main__.Net, which is no tensor and no number\n"
               "help: pickles are read as data, and nothing in them is run: save the tensors alone: "
               "torch.save(model.state_dict(), \"model.pt\")");
     EXPECT_EQ(
@@ -141,13 +141,18 @@ TEST_F(TorchFileTest, RunsNothing) {
     const std::string x = path("x.pt");
     EXPECT_EQ(refused("\x80\x02"
                       "cos\nsystem\n)R."),
-              cat("error: ", x, " holds os.system, which is no tensor and no number"));
+              cat("error: the pickle of ", x, " names os.system, which is no tensor and no number"));
     EXPECT_EQ(refused("\x80\x04\x8c\x08"
                       "builtins\x8c\x04"
                       "eval\x93)R."),
-              cat("error: ", x, " holds builtins.eval, which is no tensor and no number"));
-    // Opcodes that make objects: INST, OBJ, NEWOBJ, NEWOBJ_EX, and names out of a registry of extensions.
-    for (const char* op : {"i", "o", "\x81", "\x92", "\x82", "\x83", "\x84", "P"})
+              cat("error: the pickle of ", x, " names builtins.eval, which is no tensor and no number"));
+    // An object of a class that an archive does not have itself.
+    EXPECT_EQ(refused("\x80\x02"
+                      "ccollections\nOrderedDict\n)\x81."),
+              cat("error: the pickle of ", x,
+                  " names an object of collections.OrderedDict, which is no tensor and no number"));
+    // Opcodes that make objects: INST, OBJ, NEWOBJ_EX, and names out of a registry of extensions.
+    for (const char* op : {"i", "o", "\x92", "\x82", "\x83", "\x84", "P"})
         EXPECT_EQ(refused(cat("\x80\x02", op)), cat("error: the pickle of ", x, " has the opcode ",
                                                     static_cast<int>(static_cast<unsigned char>(op[0])),
                                                     ", which makes objects that are no tensors"));

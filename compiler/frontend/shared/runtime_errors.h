@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of the runtime's code, where the compiler's commands use it.
+// Errors of the runtime's code, which reads for the compiler what programs read as well.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/runtime_errors.h"
+#include "compiler/frontend/shared/runtime_errors.h"
 
 #include <utility>
 
