@@ -199,6 +199,9 @@ void ModelOptions::add_to(CLI::App& app) {
         ->check(not_empty())
         ->type_name(losses + "|none")
         ->capture_default_str();
+    app.add_flag("--token-accuracy", compile.token_accuracy,
+                 "evaluation also counts the tokens whose score is the largest, as it does of classes in any case, for "
+                 "one more pass over the scores");
     std::vector<std::string> optimizers;
     std::string titles;
     for (const thunder::RuleInfo& rule : thunder::all_rules()) {
@@ -350,6 +353,7 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     for (const auto& [name, input] : c.inputs) add("--input", fmt::format("'{}'", input_shape_text(name, input)));
     if (!options.outputs.empty()) add("--output", fmt::format("{}", fmt::join(options.outputs, ",")));
     if (c.loss != defaults.loss) add("--loss", c.loss);
+    if (c.token_accuracy) text += " --token-accuracy";
     if (c.dropout) add("--dropout", *c.dropout == 0 ? "off" : fmt::format("{}", *c.dropout));
     if (c.recompute != defaults.recompute) add("--recompute", c.recompute);
     if (c.optimizer != defaults.optimizer) add("--optimizer", c.optimizer);

@@ -197,8 +197,14 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         });
     list.add("keep_statistics", keep_statistics);
     add_layers(list, o);
-    list.add("add_evaluation",
-             [o](Module m, Report& r) { return add_evaluation(std::move(m), {.function = !reference_only(o)}, r); });
+    list.add("add_evaluation", [o](Module m, Report& r) {
+        EvaluationOptions options;
+        options.function = !reference_only(o);
+        // What the backward pass gathers first may begin in the forward pass of a step.
+        options.of_its_own = o.mesh.has_shards() && o.reshard == "always";
+        options.token_accuracy = o.token_accuracy;
+        return add_evaluation(std::move(m), options, r);
+    });
 
     list.require("forget_statistics", forget_statistics);
     list.require("differentiate", [o](Module m, Report& r) {

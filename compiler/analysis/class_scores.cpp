@@ -5,7 +5,10 @@
 #include <set>
 #include <vector>
 
+#include "compiler/interpreter/constant_fold.h"
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
+#include "compiler/losses/parts.h"
 
 namespace thunderc {
 namespace {
@@ -42,20 +45,89 @@ bool is_of_tokens(const Function& main, const Uses& uses, Value labels) {
     return ids && positions;
 }
 
+bool is_iota_of_classes(const Function& main, const Uses& uses, Value v) {
+    const Op* op = definition_of(main, uses, v);
+    if (op == nullptr || !is_constant_op(*op)) return false;
+    const ConstExpr& value = *op->attributes.constant("value");
+    return value.kind == ConstExpr::Kind::affine && value.base == 0 && value.step == std::vector<double>{0, 1} &&
+           value.type.dims.front() == 1;
+}
+
+bool is_zero(const Function& main, const Uses& uses, Value v) {
+    const Op* op = definition_of(main, uses, v);
+    return op != nullptr && is_constant_op(*op) && splat_value(*op->attributes.constant("value")) == 0.0;
+}
+
+// The scores within -score, or -(score weight) of a weight for each class.
+Value negated(const Function& main, const Uses& uses, Value v) {
+    const Op* op = definition_of(main, uses, v);
+    if (op == nullptr || op->name != "neg") return {};
+    Value x = op->operands[0];
+    op = definition_of(main, uses, x);
+    if (op != nullptr && op->name == "mul") {
+        const Op* weights = definition_of(main, uses, op->operands[1]);
+        if (weights == nullptr || !is_constant_op(*weights)) return {};
+        x = op->operands[0];
+        op = definition_of(main, uses, x);
+    }
+    while (op != nullptr && op->name == "cast") {
+        x = op->operands[0];
+        op = definition_of(main, uses, x);
+    }
+    return x;
+}
+
+// A loss of classes, and the op that adds it up over the rows.
+struct Found {
+    Value scores, labels;
+    std::int64_t ignore_index = 0;
+    const Op* sum = nullptr;
+};
+
+std::vector<Found> entropies(const Function& main) {
+    std::vector<Found> found;
+    for (const Op& op : main.ops)
+        if (op.name == "cross_entropy")
+            found.push_back({op.operands[0], op.operands[1], op.attributes.integer("ignore_index"), &op});
+    return found;
+}
+
+// The sum over rows and classes of select(class == label, -score, 0), as losses/nll.cpp writes it. There -100 is no
+// class, and so left out.
+std::vector<Found> likelihoods(const Function& main, const Uses& uses) {
+    std::vector<Found> found;
+    for (const Op& op : main.ops) {
+        if (op.name != "reduce_sum" || main.type(op.results[0]).rank() != 0) continue;
+        const Op* taken = uncast(main, uses, op.operands[0]);
+        if (taken == nullptr || taken->name != "select" || !is_zero(main, uses, taken->operands[2])) continue;
+        const Op* is_label = definition_of(main, uses, taken->operands[0]);
+        if (is_label == nullptr || is_label->name != "eq" || !is_iota_of_classes(main, uses, is_label->operands[0]))
+            continue;
+        const Op* column = definition_of(main, uses, is_label->operands[1]);
+        const Value scores = negated(main, uses, taken->operands[1]);
+        if (!scores || column == nullptr || column->name != "reshape") continue;
+        const Dims& dims = main.type(scores).dims;
+        if (dims.size() == 2 && main.type(column->results[0]).dims == Dims{dims[0], 1})
+            found.push_back({scores, column->operands[0], ignored_label, &op});
+    }
+    return found;
+}
+
 }  // namespace
 
 std::optional<ClassScores> class_scores(const Function& main) {
-    const auto is_entropy = [](const Op& op) { return op.name == "cross_entropy"; };
-    const auto at = std::find_if(main.ops.begin(), main.ops.end(), is_entropy);
-    if (at == main.ops.end() || std::any_of(at + 1, main.ops.end(), is_entropy)) return std::nullopt;
     const Uses uses(main);
-    ClassScores out{&*at, is_of_tokens(main, uses, at->operands[1]), false};
+    std::vector<Found> all = entropies(main);
+    if (all.empty()) all = likelihoods(main, uses);
+    if (all.size() != 1) return std::nullopt;
+    const Found& one = all.front();
+    ClassScores out{one.scores, one.labels, one.ignore_index, is_of_tokens(main, uses, one.labels), false};
     const std::size_t made = main.results.size() - moved_buffers(main, main.results.size());
-    if (made != 2 || uncast(main, uses, main.results[0]) != out.entropy) return out;
+    if (made != 2 || uncast(main, uses, main.results[0]) != one.sum) return out;
     const Op* weight = uncast(main, uses, main.results[1]);
     out.alone = weight != nullptr && weight->name == "cross_entropy_weight" &&
-                weight->attributes.integer("ignore_index") == at->attributes.integer("ignore_index") &&
-                main.type(weight->operands[0]).elements() == main.type(at->operands[1]).elements();
+                weight->attributes.integer("ignore_index") == one.ignore_index &&
+                main.type(weight->operands[0]).elements() == main.type(one.labels).elements();
     return out;
 }
 

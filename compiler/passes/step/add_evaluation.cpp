@@ -69,12 +69,11 @@ class EvaluationMaker {
         b.set_provenance(provenance);
         sums.front().second = b.cast(f.results[0], DType::f32);
         if (classes) {
-            const Value scores = classes->entropy->operands[0], labels = classes->entropy->operands[1];
-            sums.emplace_back("label_count",
-                              b.op("cross_entropy_weight", {labels},
-                                   {{"ignore_index", classes->entropy->attributes.integer("ignore_index")}}, "labels"));
+            const Value labels = b.reshape(classes->labels, {f.type(classes->scores).dims[0]});
+            sums.emplace_back("label_count", b.op("cross_entropy_weight", {labels},
+                                                  {{"ignore_index", classes->ignore_index}}, "labels"));
             const Value best =
-                b.op("argmax", {scores}, {{"axis", std::int64_t{1}}, {"keep_dims", false}}, "best_class");
+                b.op("argmax", {classes->scores}, {{"axis", std::int64_t{1}}, {"keep_dims", false}}, "best_class");
             const Value hit = b.op("eq", {best, b.cast(labels, DType::i64)}, {}, "hit");
             sums.emplace_back("label_hits", b.reduce_sum(b.cast(hit, DType::f32), {0}));
         }
@@ -158,9 +157,13 @@ std::size_t count_of(const Function& f, ArgInfo::Kind kind) {
 
 Module add_evaluation(Module module, const EvaluationOptions& options, Report& report) {
     std::optional<ClassScores> classes = class_scores(module.main());
-    if (classes && classes->of_tokens) classes.reset();  // whose measure is the perplexity
+    if (classes && classes->of_tokens && !options.token_accuracy) classes.reset();  // whose measure is the perplexity
+    if (options.token_accuracy && (!classes || !options.function))
+        report.warning(evaluate_function, "",
+                       classes ? "--token-accuracy counts nothing: a naive program has the forward pass of a step alone"
+                               : "--token-accuracy counts nothing: the loss is not one cross entropy of classes");
     const std::size_t buffers = count_of(module.main(), ArgInfo::Kind::buffer);
-    const bool needed = classes || buffers > 0 || any_op(module, drops);
+    const bool needed = classes || buffers > 0 || options.of_its_own || any_op(module, drops);
     if (!needed || !options.function) return module;
     Module with = module;
     EvaluationMaker(with).run(classes);

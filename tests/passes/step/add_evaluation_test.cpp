@@ -149,6 +149,50 @@ TEST(AddEvaluation, CountsLabelsWithTheLargestScore) {
     EXPECT_EQ(sums[2][0].at(0), 1 + 2);
 }
 
+// The same of logarithms of probabilities (--loss nll), also where classes have weights.
+TEST(AddEvaluation, CountsLabelsOfALikelihood) {
+    const std::string head = R"(
+func @main(
+    %scores: f32[5,3] parameter "scores",
+    %labels: i64[5] input "labels" {batched, entries = 3, ignore = -100}) -> (%loss "loss", %n "weight") {
+  %class = constant() {value = <i64[1,3] affine 0.0 + [0.0, 1.0]>} : i64[1,3]
+  %zero = constant() {value = <f32[] splat 0.0>} : f32[]
+  %column = reshape(%labels) {dims = [5, 1]} : i64[5,1]
+  %is_label = eq(%class, %column) : bool[5,3]
+)",
+                      tail = R"(
+  %taken = select(%is_label, %negated, %zero) : f32[5,3]
+  %loss = reduce_sum(%taken) {axes = [0, 1], keep_dims = false} : f32[]
+  %n = cross_entropy_weight(%labels) {ignore_index = -100} : f32[]
+}
+)";
+    const std::string weighted =
+        "  %w = constant() {value = <f32[1,3] affine 1.0 + [0.0, 1.0]>} : f32[1,3]\n"
+        "  %s = mul(%scores, %w) : f32[5,3]\n  %negated = neg(%s) : f32[5,3]";
+    for (const std::string& middle : {std::string("  %negated = neg(%scores) : f32[5,3]"), weighted}) {
+        Report report;
+        const Module module = with_evaluation(head + middle + tail, report);
+        ASSERT_NE(module.find(evaluate_function), nullptr) << middle;
+        Tensor scores(Type::tensor(DType::f32, {5, 3})), labels(Type::tensor(DType::i64, {5}));
+        const double rows[] = {-3, -2, -0.1, -1, -1, -5, -1, -1, -5, -0.1, -2, -3, -2, -0.5, -1};
+        for (std::int64_t k = 0; k < 15; ++k) scores.set(k, rows[k]);
+        labels.i = {2, 0, 1, -100, 1};  // hit, hit, the second of two equal ones, ignored, hit
+        const Tensor zero(Type::tensor(DType::f32, {}));
+        const std::vector<Members> sums = evaluate(module, *module.find(evaluate_function),
+                                                   std::vector<Members>{{scores}, {labels}, {zero}, {zero}, {zero}});
+        EXPECT_EQ(sums[1][0].at(0), 4);
+        EXPECT_EQ(sums[2][0].at(0), 3);
+    }
+    // What is added up is something else: scores of the label that are not negated, or of all classes but the label.
+    for (const auto& [from, to] : {std::pair("%is_label, %negated, %zero", "%is_label, %scores, %zero"),
+                                   std::pair("%is_label, %negated, %zero", "%is_label, %zero, %negated")}) {
+        std::string other = head + "  %negated = neg(%scores) : f32[5,3]" + tail;
+        other.replace(other.find(from), std::string(from).size(), to);
+        Report report;
+        EXPECT_EQ(with_evaluation(other, report).find(evaluate_function), nullptr) << to;
+    }
+}
+
 // The exponential of the loss says as much of tokens; a step's own forward pass is its evaluation.
 TEST(AddEvaluation, ThereIsNoneWhereTheForwardPassIsOne) {
     std::string tokens = classifier;
@@ -158,6 +202,13 @@ TEST(AddEvaluation, ThereIsNoneWhereTheForwardPassIsOne) {
     tokens.insert(tokens.find("  %loss, %lse"), "  %labels = reshape(%both) {dims = [5]} : i64[5]\n");
     Report report;
     EXPECT_EQ(with_evaluation(tokens, report).find(evaluate_function), nullptr);
+    // Where tokens are to be counted there is one.
+    Report counted;
+    const Module counts = with_evaluation(tokens, counted, {.token_accuracy = true});
+    ASSERT_NE(counts.find(evaluate_function), nullptr);
+    EXPECT_EQ(counts.find(evaluate_function)->results.size(), 3U);
+    EXPECT_EQ(notes(counted),
+              "done evaluate: the model in evaluation, which counts labels whose score is the largest\n");
     // Nor where there is to be none.
     EXPECT_EQ(with_evaluation(classifier, report, {.function = false}).find(evaluate_function), nullptr);
     EXPECT_EQ(with_evaluation(R"(
@@ -170,6 +221,35 @@ func @main(%x: f32[4] input "x" {batched}, %w: f32[4] parameter "w") -> (%loss "
                   .find(evaluate_function),
               nullptr);
     EXPECT_EQ(notes(report), "");
+}
+
+// A forward pass that begins what the backward pass reads is none to judge by.
+TEST(AddEvaluation, ThereIsOneWhereItIsAskedFor) {
+    const std::string text = R"(
+func @main(%x: f32[4] input "x" {batched}, %w: f32[4] parameter "w") -> (%loss "loss") {
+  %y = mul(%x, %w) : f32[4]
+  %loss = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
+}
+)";
+    Report report;
+    EXPECT_EQ(added(with_evaluation(text, report, {.of_its_own = true})), R"(func @evaluate(
+    %x: f32[4] input "x" {batched},
+    %w: f32[4] parameter "w",
+    %loss_sum: f32[] scalar "loss_sum") -> (%loss_sum_after "loss_sum") {
+  %y = mul(%x, %w) : f32[4]
+  %loss = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
+  %loss_sum_after = add(%loss_sum, %loss) : f32[]
+}
+)");
+    EXPECT_EQ(notes(report), "done evaluate: the model in evaluation\n");
+    // Nothing is counted where there is nothing to count, or no function that counts.
+    report = {};
+    EXPECT_EQ(with_evaluation(text, report, {.token_accuracy = true}).find(evaluate_function), nullptr);
+    with_evaluation(classifier, report, {.function = false, .token_accuracy = true});
+    EXPECT_EQ(
+        notes(report),
+        "warning evaluate: --token-accuracy counts nothing: the loss is not one cross entropy of classes\n"
+        "warning evaluate: --token-accuracy counts nothing: a naive program has the forward pass of a step alone\n");
 }
 
 TEST(AddEvaluation, ThereIsNoneWhereItWouldBeAnotherModels) {
