@@ -71,6 +71,18 @@ inline std::vector<float> read_floats(const std::string& path, const std::string
     return values;
 }
 
+// How many rounds a random test makes: its usual number, that of the long form (THUNDERC_FULL), or what THUNDERC_ROUNDS
+// in the environment says.
+inline std::uint32_t rounds(std::uint32_t usual, std::uint32_t in_full) {
+    if (const char* asked = std::getenv("THUNDERC_ROUNDS")) return static_cast<std::uint32_t>(std::atol(asked));
+#ifdef THUNDERC_FULL
+    return in_full;
+#else
+    static_cast<void>(in_full);
+    return usual;
+#endif
+}
+
 // The text of the error that a call ends with, or "" where it does not.
 template <typename Call>
 std::string error_of(Call&& call) {

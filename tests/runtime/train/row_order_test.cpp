@@ -154,11 +154,7 @@ void run_schedule(std::uint32_t seed) {
 }
 
 TEST(RowOrderTest, EverySampleIsTakenOnceAnEpoch) {
-#ifdef THUNDERC_FULL
-    constexpr std::uint32_t schedules = 20000;
-#else
-    constexpr std::uint32_t schedules = 1000;
-#endif
+    const std::uint32_t schedules = rounds(1000, 20000);
     for (std::uint32_t seed = 0; seed < schedules && !testing::Test::HasFatalFailure(); ++seed) run_schedule(seed);
 }
 
