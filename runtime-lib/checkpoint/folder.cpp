@@ -59,6 +59,7 @@ void remove_checkpoint(const std::string& path) {
 }  // namespace
 
 std::vector<std::string> checkpoints_in(const std::string& folder) {
+    if (is_folder(folder)) check_readable(folder);  // what cannot be listed is not empty
     std::vector<std::string> paths;
     for (auto& [step, path] : steps_in(folder)) paths.push_back(std::move(path));
     return paths;

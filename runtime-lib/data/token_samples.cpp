@@ -128,6 +128,15 @@ class TokenSamples : public Samples {
         if (skipped_ > 0)
             lines.push_back(
                 cat("note: ", count_text(skipped_, "document"), " of ", name_, " are longer than a row, and left out"));
+        const bool windows = kept_ == Documents::join || kept_ == Documents::separate;
+        if (!without_rows_.empty())
+            lines.push_back(cat("note: ", name_, ": no row is of ", list_text(without_rows_), ": ",
+                                windows ? cat("a window takes ", roles_.length + 1, " tokens")
+                                        : "a row takes a document of two tokens or more"));
+        if (windows && 10 * left_over_ > tokens())
+            lines.push_back(cat(
+                "note: ", digits("%.0f", 100 * static_cast<double>(left_over_) / static_cast<double>(tokens())),
+                "% of the tokens of ", name_, " stand behind the last whole window of their file, and are in no row"));
         const std::uint64_t split = cut_documents();
         if (split > 0)
             lines.push_back(cat("note: ", count_text(split, "document"), " of ", name_, split == 1 ? " is" : " are",
@@ -226,7 +235,9 @@ class TokenSamples : public Samples {
         } else if (file.count() > 0) {
             // Windows stand side by side; each needs the token behind its last one, which the last position predicts.
             shown.samples = (file.count() - 1) / roles_.length;
+            if (shown.samples > 0) left_over_ += file.count() - 1 - shown.samples * roles_.length;
         }
+        if (shown.samples == 0 && file.count() > 0) without_rows_.push_back(name);
         shown_.push_back(std::move(shown));
         // From here on; what was read so far lies side by side.
         file.release_sections();
@@ -400,6 +411,8 @@ class TokenSamples : public Samples {
     std::vector<DocumentFit> fits_;                   // of each, where rows are of whole documents
     std::vector<std::string> damaged_;                // files, and in what way
     std::uint64_t cut_ = 0, skipped_ = 0;             // documents
+    std::vector<std::string> without_rows_;           // files
+    std::uint64_t left_over_ = 0;                     // tokens behind the windows of a file that has some
     std::uint64_t rows_read_ = 0;
     Row row_;
     std::vector<std::int64_t> values_;

@@ -55,6 +55,7 @@ std::vector<std::string> new_folders(const std::string& path) {
         const std::string part = path.substr(0, end);
         if (mkdir(part.c_str(), 0777) == 0) {
             made.push_back(part);
+            sync_folder(folder_of(part));  // else its name may be lost with all that is in it
         } else if (errno != EEXIST) {
             give_up(part, std::strerror(errno));
         }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "support/file.h"
@@ -13,7 +14,7 @@
 namespace thunder {
 
 void BestEvaluation::begin(const Progress& progress) {
-    step_ = last_ = -1;
+    step_ = last_ = kept_ = -1;
     since_ = 0;
     const auto kept = progress.kept.find("best_evaluation");
     if (kept == progress.kept.end()) return;
@@ -22,6 +23,8 @@ void BestEvaluation::begin(const Progress& progress) {
     step_ = step;
     since_ = since;
     last_ = last;
+    const auto checkpoint = progress.kept.find("best_checkpoint");
+    if (checkpoint != progress.kept.end()) kept_ = std::atoll(checkpoint->second.c_str());
 }
 
 bool BestEvaluation::add(const EvaluationReport& report, Progress& progress) {
@@ -34,6 +37,10 @@ bool BestEvaluation::add(const EvaluationReport& report, Progress& progress) {
     if (better) {
         step_ = report.step;
         loss_ = report.loss;
+    }
+    if (better && options_.keep_best) {
+        kept_ = step_;
+        progress.kept["best_checkpoint"] = cat(kept_);
     }
     progress.kept["best_evaluation"] = cat(step_, " ", loss_, " ", since_, " ", last_);
     return better;

@@ -27,14 +27,15 @@ class BestEvaluation {
     // "--early-stop 3: no lower loss in 3 evaluations: the lowest is 1.2345, after step 100"
     std::string describe() const;
 
-    // The steps that were done before the one with the lowest loss, whose checkpoint is kept; -1: none is.
-    std::int64_t kept_step() const { return options_.keep_best ? step_ : -1; }
+    // The steps that were done before the evaluation with the lowest loss whose checkpoint is kept; -1: none is. It
+    // stays where a run goes on without --keep-best.
+    std::int64_t kept_step() const { return kept_; }
     // best.json in the folder of checkpoints names the one of that step.
     void write(const std::string& folder, const std::string& checkpoint) const;
 
   private:
     const Options& options_;
-    std::int64_t step_ = -1, since_ = 0, last_ = -1;
+    std::int64_t step_ = -1, since_ = 0, last_ = -1, kept_ = -1;
     double loss_ = 0;
 };
 

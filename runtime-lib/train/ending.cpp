@@ -34,14 +34,19 @@ void on_lost_page(int) {
 
 }  // namespace
 
+void catch_lost_pages() {
+    struct sigaction action {};
+    action.sa_handler = on_lost_page;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(SIGBUS, &action, nullptr);
+}
+
 void catch_signals() {
     caught = 0;
     struct sigaction action {};
     action.sa_handler = on_signal;
     action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
     for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
-    action.sa_handler = on_lost_page;
-    sigaction(SIGBUS, &action, nullptr);
 }
 
 int caught_signal() {

@@ -12,6 +12,9 @@
 
 namespace thunder {
 
+// From here on a page of a mapped file that cannot be read ends the program with a message.
+void catch_lost_pages();
+
 // From here on the first SIGINT, SIGTERM or SIGUSR1 lets the step end; a second one ends the program at once. Batch
 // systems send such signals some time before they end a job: Slurm with --signal=B:USR1@300.
 void catch_signals();

@@ -14,8 +14,10 @@
 #include "data/mixture.h"
 #include "support/error.h"
 #include "support/file.h"
+#include "support/json.h"
 #include "support/philox.h"
 #include "support/text.h"
+#include "train/bad_steps.h"
 #include "train/groups.h"
 #include "train/loss_scaler.h"
 #include "train/world.h"
@@ -29,11 +31,43 @@ std::string batches_from(const Options& options) {
     return options.feed.empty() ? "--data" : "--feed";
 }
 
+// What thunderc train was told that steps follow, and no tensor of a checkpoint shows: from the command in train.json.
+std::map<std::string, std::string> compiled_with(const std::string& folder) {
+    const std::string path = join_path(folder, "train.json");
+    if (folder.empty() || !is_file(path)) return {};
+    const MappedFile file(path);
+    const Json json = parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+    const Json* command = json.find("command");
+    if (command == nullptr || !command->is(Json::Kind::string)) return {};
+    std::vector<std::string> words(1);
+    bool quoted = false;
+    for (const char c : command->string) {
+        if (c == '\'')
+            quoted = !quoted;
+        else if (c == ' ' && !quoted)
+            words.emplace_back();
+        else
+            words.back() += c;
+    }
+    std::map<std::string, std::string> all;
+    for (const char* flag : {"--output", "--loss", "--dropout", "--fp8-skip", "--fp8-wgrad"}) {
+        const auto at = std::find(words.begin(), words.end(), flag);
+        all.emplace(cat("thunderc train ", flag), at != words.end() && at + 1 != words.end() ? at[1] : "not given");
+    }
+    const bool synced = std::find(words.begin(), words.end(), "--sync-batch-norm") != words.end();
+    all.emplace("thunderc train --sync-batch-norm", synced ? "given" : "not given");
+    return all;
+}
+
 // What the steps of a run are made by. A run that keeps no checkpoints tells nobody.
 std::map<std::string, std::string> made_by(const ProgramSpec& program, const Options& options, std::int64_t rows) {
     if (options.checkpoint.empty()) return {};
     std::map<std::string, std::string> all;
     for (const auto& [name, value] : step_options(program, options)) all.emplace(cat("--", name), value);
+    all.merge(compiled_with(options.program_folder));
+    all.emplace("--on-nan", std::string(name_of(options.on_nan)));
+    all.emplace("--spike-factor", options.spike_factor > 0 ? cat(options.spike_factor) : "not given");
+    all.emplace("--tf32", options.tf32 ? "given" : "not given");
     all.emplace("--min-lr", options.min_lr == options.lr / 10 ? "a tenth of --lr" : cat(options.min_lr));
     all.emplace(rows_a_step, cat(rows));
     all.emplace(batches_from(options), options.feed.empty() ? sample_of_data(options) : sample_of(options.feed));
@@ -92,16 +126,17 @@ void note_options(const Progress& before, const std::map<std::string, std::strin
     for (const auto& [name, value] : now) {
         const auto found = before.made_by.find(name);
         // A run before an option was there did without it; of other things it does not tell.
-        const bool without =
-            value == "given" || (name == "--documents" && value != name_of(Options::Documents::join)) ||
-            (name == "--group" && value != groups_text({})) || (name == "--loss-scale" && value != "off");
+        const bool without = value == "given" ||
+                             (name == "--documents" && value != name_of(Options::Documents::join)) ||
+                             (name == "--group" && value != groups_text({})) ||
+                             (name == "--on-nan" && value != "stop") || (name == "--loss-scale" && value != "off");
         if (found == before.made_by.end() && (before.made_by.empty() || !without)) continue;
         const std::string old = found == before.made_by.end() ? "not given" : found->second;
         if (old == value) continue;
         others += others.empty() ? "" : ", ";
         if (name == batches_from(options))
             others += cat("another ", name);
-        else if (name.starts_with("--"))
+        else if (name.starts_with("--") || name.starts_with("thunderc "))
             others += cat(name, " ", old, " (now ", value, ")");
         else
             others += cat(old, " ", name, " (now ", value, ")");
@@ -149,6 +184,11 @@ std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& 
     note_average(before, options, notes);
     note_loss_scale(before, options, notes);
     note_options(before, progress.made_by, options, notes);
+    for (const auto& [name, value] : {std::pair("--init", &options.init), {"--init-adapter", &options.init_adapter}})
+        if (!value->empty())
+            notes.push_back(cat(
+                "note: parameters are the checkpoint's: ", name, " is for a run that begins",
+                name == std::string_view("--init") && !options.save.empty() ? ", and for the names of --save" : ""));
     return notes;
 }
 

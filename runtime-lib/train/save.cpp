@@ -168,6 +168,12 @@ void check_save_options(const ProgramSpec& program, const Options& options) {
     }
 }
 
+std::string how_saved(const std::string& path, const Options& options) {
+    if (path.empty()) return "not given";
+    if (!is_model_folder(path)) return "a file";
+    return has_config(options.init) ? "a folder as --init names one" : "a folder";
+}
+
 void check_save(const std::string& path) {
     is_model_folder(path) ? check_folder(path) : check_writable(path);
 }

@@ -33,6 +33,10 @@ void check_save_options(const ProgramSpec& program, const Options& options);
 // Fails as saving there would, as far as that can be told before; "" passes.
 void check_save(const std::string& path);
 
+// How a path of these is written: "not given", "a file", "a folder", "a folder as --init names one". Ranks are to be of
+// one mind.
+std::string how_saved(const std::string& path, const Options& options);
+
 // What --save and --save-ema name, of the arena of parameters and that of their average: a file, or a folder that
 // transformers loads (checkpoint/model_folder.h), with the names, the configuration and the tokenizer of the folder
 // that

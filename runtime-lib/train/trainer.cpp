@@ -381,6 +381,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     : state_(std::make_unique<State>(program, options)) {
     State& s = *state_;
     std::signal(SIGXFSZ, SIG_IGN);  // a file larger than allowed is an error of that file, with a message
+    catch_lost_pages();
     s.world.check_mesh();
     s.world.together([&] { s.writer.lock(); });
     if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);

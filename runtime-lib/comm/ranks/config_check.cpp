@@ -18,6 +18,7 @@
 #include "train/bad_steps.h"
 #include "train/init.h"
 #include "train/loss_scaler.h"
+#include "train/save.h"
 #include "train/world.h"
 
 namespace thunder {
@@ -152,8 +153,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
                                {"--keep-best", yes(o.keep_best)},
                                {"--early-stop", cat(o.early_stop)},
                                {"--ema", cat(o.ema)},
-                               {"--save", yes(!o.save.empty())},
-                               {"--save-ema", yes(!o.save_ema.empty())},
+                               {"--save", how_saved(o.save, o)},
+                               {"--save-ema", how_saved(o.save_ema, o)},
                                {"--buffers", std::string(name_of(o.buffers))},
                                {"--no-overlap", yes(o.no_overlap)},
                                {"--memory", yes(!o.memory.empty())},

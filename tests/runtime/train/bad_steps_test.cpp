@@ -449,6 +449,21 @@ TEST_F(BestTest, TheCheckpointOfTheLowestLossIsKept) {
     EXPECT_NEAR(nlohmann::json::parse(again.out).at("eval_loss").get<double>(), best.second, 1e-6 * best.second);
 }
 
+// Nobody asked for the best one any more, and nobody asked to remove it.
+TEST_F(BestTest, TheBestCheckpointStaysWhereTheRunGoesOnWithoutThat) {
+    expect_success(run("words_train", overfitting + "--steps 40 --checkpoint c --keep 1 --keep-best"));
+    const std::string told = read_file(path("c/best.json"));
+    const std::string best = path("c/" + nlohmann::json::parse(told).at("checkpoint").get<std::string>());
+    ASSERT_TRUE(std::filesystem::exists(best));
+    expect_success(
+        run("words_train", overfitting + "--steps 60 --checkpoint c --keep 1 --checkpoint-every 5 --resume"));
+    EXPECT_EQ(checkpoints_in(path("c")), (std::vector<std::string>{best, path("c/step-00000060")}));
+    EXPECT_EQ(read_file(path("c/best.json")), told);
+    // Asked for again, it is the best so far, unless another is better.
+    expect_success(run("words_train", overfitting + "--steps 64 --checkpoint c --keep 1 --keep-best --resume"));
+    EXPECT_EQ(checkpoints_in(path("c")), (std::vector<std::string>{best, path("c/step-00000064")}));
+}
+
 TEST_F(BestTest, ARunEndsWhereTheLossFallsNoMore) {
     expect_success(run("words_train", overfitting + "--steps 60 --checkpoint c --early-stop 3 --log a.jsonl"));
     const auto losses = evaluated("a.jsonl");

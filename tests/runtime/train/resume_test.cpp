@@ -59,6 +59,34 @@ TEST_F(ResumeTest, NamesWhatIsOtherwise) {
     EXPECT_EQ(notes_of(now).find("another"), std::string::npos);
 }
 
+TEST_F(ResumeTest, NamesOtherPoliciesAndOtherPrograms) {
+    Options now = options;
+    now.on_nan = Options::OnNan::skip;
+    now.spike_factor = 20;
+    EXPECT_EQ(notes_of(now), note("--on-nan stop (now skip), --spike-factor not given (now 20)"));
+    // A checkpoint of a program with another loss: its tensors are the same.
+    std::filesystem::create_directories(path("out"));
+    options.program_folder = path("out");
+    write_file(path("out/train.json"), R"({"command": "thunderc train m.onnx --batch 2 --loss huber:delta=0.5"})");
+    begin_progress(progress, program, options, 4);
+    EXPECT_EQ(notes_of(options), "");
+    write_file(path("out/train.json"), R"({"command": "thunderc train m.onnx --batch 4 --loss mse --dropout off"})");
+    EXPECT_EQ(notes_of(options), note("thunderc train --dropout not given (now off), thunderc train --loss "
+                                      "huber:delta=0.5 (now mse)"));
+    // Of one from before programs told, nothing is known.
+    std::erase_if(progress.made_by, [](const auto& entry) { return entry.first.starts_with("thunderc "); });
+    EXPECT_EQ(notes_of(options), "");
+}
+
+TEST_F(ResumeTest, SaysThatParametersAreTheCheckpoints) {
+    Options now = options;
+    now.init = "weights";
+    EXPECT_EQ(notes_of(now), "note: parameters are the checkpoint's: --init is for a run that begins\n");
+    now.save = "out/";
+    EXPECT_EQ(notes_of(now),
+              "note: parameters are the checkpoint's: --init is for a run that begins, and for the names of --save\n");
+}
+
 // The start of a scale is behind a run that has one.
 TEST_F(ResumeTest, NamesWhenADynamicScaleDoubles) {
     options.loss_scaling = Options::LossScaling::dynamic;

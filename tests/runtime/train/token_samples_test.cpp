@@ -514,5 +514,28 @@ TEST_F(MixtureTest, ReadsPathsAndWeights) {
         EXPECT_NE(error(wrong).find("it is to look like [{\"step\": 0, "), std::string::npos) << error(wrong);
 }
 
+// Files that are too short for a window, and what stands behind the last one of a file, are said to be in no row.
+TEST_F(TokenSamplesTest, SaysWhatIsInNoRow) {
+    std::filesystem::create_directories(path("set"));
+    pack("set/a.bin", 0, {21});
+    pack("set/b.bin", 30, {4});
+    pack("set/c.bin", 40, {1, 1});
+    options.data = path("set");
+    EXPECT_EQ(open()->notes(), std::vector<std::string>{cat("note: ", options.data,
+                                                            ": no row is of b.bin, c.bin: a window takes 5 tokens")});
+    pack("set/d.bin", 50, {8});
+    pack("set/e.bin", 60, {8});
+    const std::vector<std::string> notes = open()->notes();
+    ASSERT_EQ(notes.size(), 2U);
+    EXPECT_EQ(notes[1], cat("note: 14% of the tokens of ", options.data,
+                            " stand behind the last whole window of their file, and are in no row"));
+    options.documents = Options::Documents::one;
+    const std::string one = open()->notes().front();
+    EXPECT_EQ(one, cat("note: ", count_text(3, "document"), " of ", options.data,
+                       " are longer than a row, which has their first 5 tokens"));
+    EXPECT_EQ(open()->notes().back(),
+              cat("note: ", options.data, ": no row is of c.bin: a row takes a document of two tokens or more"));
+}
+
 }  // namespace token_samples_test
 }  // namespace thunder
