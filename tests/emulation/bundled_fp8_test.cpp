@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // FP8 on the emulated GPU: what is quantised and the scales bit for bit as on CPUs, by the same tables.
+#include "device/cuda/fp8/products.h"
 #include "emulation/bundled.h"
 #include "runtime/kernels/fp8_block_cases.h"
 #include "runtime/kernels/fp8_quantise_cases.h"
@@ -8,6 +9,11 @@
 #include "support/full_form.h"
 
 namespace thunder {
+
+// There is no library of products: its kernel of plain threads.
+void fp8_product(const Fp8Product& call, Stream& stream) {
+    fp8_product_by_threads(call, stream);
+}
 
 namespace {
 

@@ -31,12 +31,13 @@ from concurrent.futures import ThreadPoolExecutor
 # Relative tolerances of a fixture's losses, at the first step and at the last; the gradients' norm, a sum of squares, has ten times
 # that. f32: orders of summation differ, and Adam's first steps turn relative errors of small gradients into whole updates
 # (tests/programs/pytorch_numbers.h). bf16 keeps 8 bits: a stored number is off by 2^-8 at most, the few that a loss goes through by some 2^-7.
-TOLERANCES = {"f32": (1e-5, 1e-4), "bf16": (2.0**-6, 2.0**-5)}
+# fp8: against a naive computation that quantises the same (tests/programs/fp8_test.cpp has the reason).
+TOLERANCES = {"f32": (1e-5, 1e-4), "bf16": (2.0**-6, 2.0**-5), "fp8": (2.0**-6, 2.0**-6)}
 
 # What is measured, by worth. Least seconds: no run of it is started that could not end.
 # PyTorch adds the gradients of attention as they come; ours in a fixed order, unless asked not to.
 FAST = "ours, attention summed as it comes"
-ORDER = [("llama2-7b", "ours", 40), ("llama2-7b", FAST, 30), ("llama2-7b", "eager", 60), ("gpt2-124m", "ours", 20), ("gpt2-124m", FAST, 15),
+ORDER = [("llama2-7b", "ours", 40), ("llama2-7b", FAST, 30), ("llama2-7b-fp8", FAST, 40), ("llama2-7b", "eager", 60), ("gpt2-124m", "ours", 20), ("gpt2-124m", FAST, 15),
          ("llama2-7b", "compile", 100), ("gpt2-124m", "eager", 25), ("gpt2-124m", "compile", 60), ("llama-1b", "ours", 25),
          ("llama-1b", FAST, 20), ("llama-1b", "compile", 70), ("llama-1b", "eager", 30)]
 DRY_ORDER = [("tiny-llama", "ours", 5), ("tiny-llama", "eager", 20)]
@@ -73,7 +74,7 @@ def within(errors, first, last):
     return all(e <= first * (last / first) ** (k / steps) for k, e in enumerate(errors))
 
 
-GROUPS = {"linear": "products", "matmul": "products", "attention": "attention", "cross": "cross_entropy", "embedding": "embedding",
+GROUPS = {"linear": "products", "matmul": "products", "fp8": "quantise", "attention": "attention", "cross": "cross_entropy", "embedding": "embedding",
           "gather": "embedding", "scatter": "embedding", "global": "optimizer",
           "clip": "optimizer", "copy": "copy", "fill": "copy"}
 
@@ -89,7 +90,7 @@ def read_profile(text, steps):
         if fields[0] in ("copy_from_host", "copy_to_host"):
             continue  # weights as the run begins
         timed, ms = int(fields[-9]), float(fields[-8])
-        word = fields[0].split("_")[0]
+        word = "linear" if fields[0] == "fp8_product" else fields[0].split("_")[0]
         # One word that no call of the runtime API begins with is a kernel of the program's own, but for an optimizer's name.
         group = "optimizer" if re.match(r"\w+ of \d+ parameters? in ", line) else GROUPS.get(word, "fused")
         groups[group] = groups.get(group, 0.0) + ms / timed * (timed + 1) / steps
@@ -242,7 +243,9 @@ class Run:
     def recipe(self, name):
         o = read_json(os.path.join(self.folder, "programs", name, "reference.json"))
         optimizer = o["optimizer"]
-        return o, ["--feed", "batch.safetensors", "--init", "params.safetensors", "--steps", str(o["steps"]), "--lr",
+        # A program of torch.export has its weights with it.
+        init = ["--init", "params.safetensors"] if os.path.exists(os.path.join(self.folder, "programs", name, "params.safetensors")) else []
+        return o, ["--feed", "batch.safetensors", *init, "--steps", str(o["steps"]), "--lr",
                    str(optimizer["lr"]), "--schedule", "constant", "--warmup", "0", "--weight-decay", str(optimizer["weight_decay"]),
                    "--decay", "all", "--beta1", str(optimizer["betas"][0]), "--beta2", str(optimizer["betas"][1]), "--eps",
                    str(optimizer["eps"]), "--grad-clip", "0"]
@@ -263,14 +266,18 @@ class Run:
                 continue
             first, last = TOLERANCES[case["dtype"]]
             loss = relative_errors(reference["loss64"], [line["loss"] for line in lines])
-            norm = relative_errors(reference["grad_norm64"], [line["grad_norm"] for line in lines])
+            norm = relative_errors(reference["grad_norm64"], [line["grad_norm"] for line in lines]) if "grad_norm64" in reference else [0.0]
             good = within(loss, first, last) and within(norm, 10 * first, 10 * last)
             by = {"mpi": "its collectives by MPI, ", "nccl": f"its collectives by {nccl_version(errors)}, "}[self.ranks] if case["kind"] == "ranks" else ""
-            note = f"{by}against PyTorch in fp64, {len(loss)} steps: loss within {max(loss):.1e}, gradient norm within {max(norm):.1e}"
+            against = "PyTorch in fp64" if "grad_norm64" in reference else "a naive computation in PyTorch"
+            note = f"{by}against {against}, {len(loss)} steps: loss within {max(loss):.1e}"
+            if "grad_norm64" in reference:
+                note += f", gradient norm within {max(norm):.1e}"
             self.part(name, good, note=note)
 
     def providers(self):
-        """cuDNN and kernels of our own against fp64: attention, of which the fixtures' small heads say nothing, and convolutions."""
+        """Libraries and kernels of our own against fp64: attention, of which the fixtures' small heads say nothing, convolutions, and products
+        of FP8."""
         if self.args.dry_run:
             self.leave_out("providers against fp64: they need a GPU")
             return
@@ -278,7 +285,7 @@ class Run:
         if not self.make("providers", os.path.join(self.folder, "providers"), build,
                          [f"-DTHUNDERC_RUNTIME={self.runtime}", "-DCMAKE_BUILD_TYPE=Release"]):
             return
-        for check in ("attention", "convolution"):
+        for check in ("attention", "convolution", "fp8"):
             status, out, errors = self.run([os.path.join(build, check)], limit=100)
             print(out + errors, flush=True)
             self.results[check] = (out + errors).splitlines()

@@ -70,7 +70,7 @@ program() { # NAME GRAPH OPTIONS...
   "$thunderc" train "$graph" -o "$folder/program" --quiet "$@" 2>"$folder/messages" || { cat "$folder/messages"; return 1; }
   local sharded=no
   if [ -e "$folder/program/runtime/comm/ranks" ]; then sharded=yes; fi
-  rm -rf "$folder/program/runtime"
+  rm -rf "$folder/program/runtime" "$folder/program/tests"  # its own test is not run here
   # cmake finds the CUDA parts of the runtime's build beside the program.
   mkdir -p "$folder/program/runtime" && cp -r "$repository/runtime-lib/cmake" "$folder/program/runtime/"
   # and by the sources for several ranks that it communicates.
@@ -87,6 +87,36 @@ for fixture in mlp llama2; do
   parity $fixture f32
   parity $fixture bf16 --dtype bf16
 done
+
+# Models of many kinds: those whose programs tests/programs/models_test.cpp has, in f32.
+model() { # FIXTURE EXPORT OPTIONS...
+  local fixture=$1 export=$2 name=parity-model-$1 own_loss=--own-loss loss=
+  shift 2
+  case $export in *.logits) own_loss= loss="--loss cross-entropy" ;; esac
+  program "$name" "$repository/tests/fixtures/models/$fixture/$export.pt2" $loss "$@"
+  python3 "$repository/tests/gpu/fixture.py" "$repository/tests/fixtures/models/$fixture" "$out/programs/$name" $own_loss
+  echo "{\"kind\": \"parity\", \"model\": \"$fixture\", \"dtype\": \"f32\"}" >"$out/programs/$name/case.json"
+}
+if [ $tiny = no ]; then
+  for fixture in resnet_train convnext whisper bert lstm_masked gru; do model $fixture ep.logits; done
+  for fixture in resnet_eval vit; do model $fixture ep_dyn.logits --batch 4; done
+  for fixture in unet vae clip mamba gpt_heads llama_complex transformer t5 gru_cells mixtral experts dlrm graph_net; do model $fixture ep.loss; done
+fi
+
+# Products of FP8, as tests/programs/fp8_test.cpp has them, against the same recorded numbers.
+program parity-llama2-fp8 "$repository/tests/fixtures/llama2/noopt.logits.onnx" --loss cross-entropy --dtype bf16 --fp8 delayed
+python3 - "$repository/tests/fixtures" "$out/programs/parity-llama2-fp8" <<'PYTHON'
+import json, shutil, sys
+fixtures, to = sys.argv[1:]
+with open(f"{fixtures}/fp8/steps.json") as f:
+    losses = json.load(f)["losses"]
+with open(f"{to}/reference.json", "w") as f:
+    json.dump({"steps": len(losses), "loss64": losses, "optimizer": {"lr": 1e-3, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8}}, f)
+with open(f"{to}/case.json", "w") as f:
+    json.dump({"kind": "parity", "model": "llama2", "dtype": "fp8"}, f)
+shutil.copy(f"{fixtures}/autocast/feed_0.safetensors", f"{to}/batch.safetensors")
+shutil.copy(f"{fixtures}/autocast/seed_0.safetensors", f"{to}/params.safetensors")
+PYTHON
 
 # One rank that gathers its parameters, scatters its gradients and sums them over copies, all with itself: what NCCL can be held to where
 # there is one GPU.
@@ -117,7 +147,10 @@ else
     if [ -z "$file" ]; then left_out "$name: no folder of --graphs has $name.onnx (tests/gpu/export.py makes it)"; continue; fi
     case $name in
       # As lean as the peers: parameters, gradients and the optimizer's states in bf16 alone.
-      llama2-7b) speed $name "$file" --batch 1 --seq 4096 --dtype bf16 --master none --grad-dtype bf16 --optim-dtype bf16 ;;
+      llama2-7b)
+        speed $name "$file" --batch 1 --seq 4096 --dtype bf16 --master none --grad-dtype bf16 --optim-dtype bf16
+        speed $name-fp8 "$file" --batch 1 --seq 4096 --dtype bf16 --fp8 delayed --master none --grad-dtype bf16 --optim-dtype bf16
+        ;;
       *) speed $name "$file" --dtype bf16 ;;
     esac
   done

@@ -6,6 +6,7 @@
 #include "device/call_types.h"
 #include "device/cuda/driver/call.h"
 #include "device/cuda/fp8/fp8.cuh"
+#include "device/cuda/fp8/products.h"
 #include "device/cuda/launch.h"
 #include "device/fp8_own_scale.h"
 
@@ -130,23 +131,18 @@ void fp8_quantise(const Fp8Quantise& call, Stream& stream) {
     });
 }
 
-void fp8_product(const Fp8Product& call, Stream& stream) {
-    if (call.m <= 0 || call.n <= 0) return;
-    issue("fp8_product", call, stream, [&] {
-        check_types(call);
-        const bool wide_bias = call.bias.dtype == DType::f32;
-        with_types(call.c.dtype, call.a.dtype, call.b.dtype,
-                   [&]<typename C, typename A, typename B>(auto* kernel, C*, const A*, const B*) {
-                       launch("fp8_product", kernel, squares_of(call.m) * squares_of(call.n), 256, stream,
-                              static_cast<C*>(call.c.data), static_cast<const A*>(call.a.data),
-                              static_cast<const B*>(call.b.data), static_cast<const float*>(call.inverse_a.data),
-                              static_cast<const float*>(call.inverse_b.data),
-                              static_cast<const float*>(wide_bias ? call.bias.data : nullptr),
-                              static_cast<const C*>(wide_bias ? nullptr : call.bias.data),
-                              static_cast<const C*>(call.residual.data),
-                              {call.m, call.n, call.k, call.mode == WriteMode::add});
-                   });
-    });
+void fp8_product_by_threads(const Fp8Product& call, Stream& stream) {
+    const bool wide_bias = call.bias.dtype == DType::f32;
+    with_types(
+        call.c.dtype, call.a.dtype, call.b.dtype,
+        [&]<typename C, typename A, typename B>(auto* kernel, C*, const A*, const B*) {
+            launch("fp8_product", kernel, squares_of(call.m) * squares_of(call.n), 256, stream,
+                   static_cast<C*>(call.c.data), static_cast<const A*>(call.a.data), static_cast<const B*>(call.b.data),
+                   static_cast<const float*>(call.inverse_a.data), static_cast<const float*>(call.inverse_b.data),
+                   static_cast<const float*>(wide_bias ? call.bias.data : nullptr),
+                   static_cast<const C*>(wide_bias ? nullptr : call.bias.data),
+                   static_cast<const C*>(call.residual.data), {call.m, call.n, call.k, call.mode == WriteMode::add});
+        });
 }
 
 void fp8_amax(const Fp8Amax& call, Stream& stream) {

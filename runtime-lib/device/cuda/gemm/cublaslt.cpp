@@ -35,6 +35,7 @@ struct CublasLt {
     THUNDER_FUNCTION(cublasLtGetVersion);
     THUNDER_FUNCTION(cublasLtGetStatusName);
     THUNDER_FUNCTION(cublasLtMatmul);
+    THUNDER_FUNCTION(cublasLtMatmulAlgoCheck);
     THUNDER_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
     THUNDER_FUNCTION(cublasLtMatmulDescCreate);
     THUNDER_FUNCTION(cublasLtMatmulDescDestroy);
@@ -60,7 +61,13 @@ void check(cublasStatus_t status, const char* call) {
 }
 
 cudaDataType_t type_of(DType dtype) {
-    return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+    switch (dtype) {
+        case DType::bf16: return CUDA_R_16BF;
+        case DType::f16: return CUDA_R_16F;
+        case DType::e4m3: return CUDA_R_8F_E4M3;
+        case DType::e5m2: return CUDA_R_8F_E5M2;
+        default: return CUDA_R_32F;
+    }
 }
 
 // The library's objects, which are destroyed with this.
@@ -151,6 +158,11 @@ void set_pointers(const Plan& plan, const Product& p) {
         set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.pre_activation.data,
             "cublasLtMatmulDescSetAttribute");
     }
+    // The library's first factor is b.
+    if (p.scale_b)
+        set(plan.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.scale_b.data, "cublasLtMatmulDescSetAttribute");
+    if (p.scale_a)
+        set(plan.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scale_a.data, "cublasLtMatmulDescSetAttribute");
 }
 
 void execute(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Product& p, Cache& cache, Stream& stream) {
@@ -242,7 +254,7 @@ std::size_t fastest(const Plan& plan, std::span<const cublasLtMatmulHeuristicRes
 }
 
 void choose(Plan& plan, const ProductKey& key, const Product& p, Cache& cache, Stream& stream) {
-    const bool plain = !p.bias && !p.pre_activation && p.activation == Activation::none;
+    const bool plain = !p.bias && !p.pre_activation && p.activation == Activation::none && !is_quantised(p.a.dtype);
     if (cache.tuned) {
         if (const std::optional<std::vector<std::uint64_t>> known = cache.tuned->find(key.text());
             known && known->size() * sizeof(std::uint64_t) == sizeof plan.algorithm) {
@@ -268,12 +280,22 @@ void choose(Plan& plan, const ProductKey& key, const Product& p, Cache& cache, S
     aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a.data);
     aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.addend ? p.addend.data : p.c.data);
     aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.c.data);
+    // Of products of FP8 the library offers some that it then does not take: the first that it does.
+    const bool may_be_refused = is_quantised(p.a.dtype);
     std::array<cublasLtMatmulHeuristicResult_t, 64> results{};
+    const int wanted = cache.tuned ? static_cast<int>(results.size()) : may_be_refused ? 8 : 1;
     int count = 0;
-    const cublasStatus_t status =
-        lt().cublasLtMatmulAlgoGetHeuristic(cache.handle, plan.operation, plan.b, plan.a, plan.c, plan.d, preference,
-                                            cache.tuned ? static_cast<int>(results.size()) : 1, results.data(), &count);
+    const cublasStatus_t status = lt().cublasLtMatmulAlgoGetHeuristic(
+        cache.handle, plan.operation, plan.b, plan.a, plan.c, plan.d, preference, wanted, results.data(), &count);
     lt().cublasLtMatmulPreferenceDestroy(preference);
+    if (may_be_refused) {
+        const auto refused = [&](const cublasLtMatmulHeuristicResult_t& result) {
+            cublasLtMatmulHeuristicResult_t checked{};
+            return lt().cublasLtMatmulAlgoCheck(cache.handle, plan.operation, plan.b, plan.a, plan.c, plan.d,
+                                                &result.algo, &checked) != CUBLAS_STATUS_SUCCESS;
+        };
+        count = static_cast<int>(std::remove_if(results.begin(), results.begin() + count, refused) - results.begin());
+    }
     if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
         if (plain)
             check(status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status,
@@ -302,6 +324,7 @@ void make_plan(Plan& plan, const ProductKey& key, const Product& p, Cache& cache
     set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, setting);
     set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, setting);
     set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, *epilogue, setting);
+    if (p.fast_sums) set(plan.operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1}, setting);
     if (p.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.dtype), setting);
     if (p.pre_activation) {
         set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n, setting);
@@ -320,7 +343,8 @@ void make_plan(Plan& plan, const ProductKey& key, const Product& p, Cache& cache
 bool product(const Product& call, Stream& stream) {
     if (stream.products() == nullptr) stream.keep_products(new Cache(stream.device()));
     auto& cache = static_cast<Cache&>(*stream.products());
-    if (call.a.dtype != call.b.dtype) fail("the factors of a product have different types");
+    if (call.a.dtype != call.b.dtype && !(is_quantised(call.a.dtype) && is_quantised(call.b.dtype)))
+        fail("the factors of a product have different types");
     const ProductKey key = key_of(call, stream.device().options().tf32);
     const auto [found, is_new] = cache.plans.try_emplace(key);
     if (is_new) make_plan(found->second, key, call, cache, stream);

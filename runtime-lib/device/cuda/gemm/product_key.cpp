@@ -27,23 +27,22 @@ std::uint32_t alignment_of(const void* p) {
 }
 
 ProductKey key_of(const Product& p, bool tf32) {
-    std::uint32_t flags = 0;
+    std::uint64_t flags = 0;
     int at = 0;
-    const auto put = [&](std::uint32_t value, int bits) {
+    const auto put = [&](std::uint64_t value, int bits) {
         flags |= value << at;
         at += bits;
     };
     put(tf32 ? 1 : 0, 1);
     put(p.transpose_a ? 1 : 0, 1);
     put(p.transpose_b ? 1 : 0, 1);
+    put(p.fast_sums ? 1 : 0, 1);
     put(!p.addend ? 0 : p.addend.data == p.c.data ? 1 : 2, 2);
     put(p.bias ? 1 : 0, 1);
     put(p.pre_activation ? 1 : 0, 1);
     put(static_cast<std::uint32_t>(p.activation), 3);
-    const auto type = [](const auto& t) { return t ? static_cast<std::uint32_t>(t.dtype) & 3U : 0U; };  // f32: 0
-    put(type(p.a), 2);
-    put(type(p.c), 2);
-    put(type(p.bias), 2);
+    const auto type = [](const auto& t) { return t ? static_cast<std::uint32_t>(t.dtype) : 0U; };  // f32: 0
+    for (const std::uint32_t its : {type(p.a), type(p.b), type(p.c), type(p.bias)}) put(its, 4);
     put(alignment_of(p.a.data), 4);
     put(alignment_of(p.b.data), 4);
     put(alignment_of(p.c.data), 4);

@@ -21,7 +21,7 @@ std::uint32_t reduction_schemes(DType result);
 
 struct ProductKey {
     std::array<std::int64_t, 11> sizes;
-    std::uint32_t flags;
+    std::uint64_t flags;
     std::uint32_t schemes;
     bool operator==(const ProductKey&) const = default;
     // A line's beginning in the file of --autotune.
