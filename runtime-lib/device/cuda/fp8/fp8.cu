@@ -14,12 +14,24 @@ namespace thunder {
 
 namespace {
 
-std::int64_t squares_of(std::int64_t n) {
-    return (n + bundled::fp8_side - 1) / bundled::fp8_side;
+std::int64_t tiles_of(std::int64_t m, std::int64_t n) {
+    constexpr std::int64_t side = bundled::fp8_side;
+    return (m + side - 1) / side * ((n + side - 1) / side);
+}
+std::int64_t squares_of(std::int64_t rows, std::int64_t width) {
+    constexpr std::int64_t side = bundled::fp8_square;
+    return (rows + side - 1) / side * ((width + side - 1) / side);
 }
 
 bool aligned(const void* p, std::size_t bytes) {
     return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;  // of a null pointer, too
+}
+
+// Whether runs of a thread, eight elements, begin where accesses of their size may.
+template <typename Call>
+bool in_vectors(const Call& call, std::int64_t ld) {
+    return ld % 8 == 0 && call.width % 8 == 0 && call.rows % 8 == 0 && aligned(call.x.data, 16) &&
+           aligned(call.q.data, 8) && aligned(call.q_transposed.data, 8);
 }
 
 // Calls body(kernel, a null pointer of q's type, a null pointer of x's) with those that fit the types.
@@ -79,13 +91,12 @@ void fp8_quantise_blocks(const Fp8QuantiseBlocks& call, Stream& stream) {
         check_types(call);
         const bool mx = call.blocks == Fp8Blocks::rows_of_32;
         const std::int64_t ld = call.ld_x == 0 ? call.width : call.ld_x;
-        const bool vectors = ld % 8 == 0 && call.width % 8 == 0 && call.rows % 8 == 0 && aligned(call.x.data, 16) &&
-                             aligned(call.q.data, 8) && aligned(call.q_transposed.data, 8);
-        const std::int64_t squares = ((call.rows + 127) / 128) * ((call.width + 127) / 128);
+        const bool vectors = in_vectors(call, ld);
         with_blocks(mx, call.x.dtype, [&]<typename Scale, typename X>(auto* kernel, auto*, Scale*, X*) {
-            launch("fp8_quantise_blocks", kernel, squares, 256, stream, static_cast<e4m3*>(call.q.data),
-                   static_cast<Scale*>(call.scales.data), static_cast<e4m3*>(call.q_transposed.data),
-                   static_cast<Scale*>(call.scales_transposed.data), static_cast<const X*>(call.x.data),
+            launch("fp8_quantise_blocks", kernel, squares_of(call.rows, call.width), 256, stream,
+                   static_cast<e4m3*>(call.q.data), static_cast<Scale*>(call.scales.data),
+                   static_cast<e4m3*>(call.q_transposed.data), static_cast<Scale*>(call.scales_transposed.data),
+                   static_cast<const X*>(call.x.data),
                    {call.rows, call.width, ld, call.least_amax, largest_number(call.x.dtype), mx ? 4 : 16,
                     call.blocks == Fp8Blocks::squares_of_128, call.powers_of_two, vectors});
         });
@@ -99,11 +110,10 @@ void fp8_block_product(const Fp8BlockProduct& call, Stream& stream) {
         const bool mx = call.blocks_a == Fp8Blocks::rows_of_32, wide_bias = call.bias.dtype == DType::f32;
         const auto rows_of = [](Fp8Blocks blocks) { return blocks == Fp8Blocks::squares_of_128 ? 128 : 1; };
         with_blocks(mx, call.c.dtype, [&]<typename Scale, typename C>(auto*, auto* kernel, Scale*, C*) {
-            launch("fp8_block_product", kernel, squares_of(call.m) * squares_of(call.n), 256, stream,
-                   static_cast<C*>(call.c.data), static_cast<const e4m3*>(call.a.data),
-                   static_cast<const Scale*>(call.scales_a.data), rows_of(call.blocks_a),
-                   static_cast<const e4m3*>(call.b.data), static_cast<const Scale*>(call.scales_b.data),
-                   rows_of(call.blocks_b), mx ? 32 : 128,
+            launch("fp8_block_product", kernel, tiles_of(call.m, call.n), 256, stream, static_cast<C*>(call.c.data),
+                   static_cast<const e4m3*>(call.a.data), static_cast<const Scale*>(call.scales_a.data),
+                   rows_of(call.blocks_a), static_cast<const e4m3*>(call.b.data),
+                   static_cast<const Scale*>(call.scales_b.data), rows_of(call.blocks_b), mx ? 32 : 128,
                    static_cast<const float*>(wide_bias ? call.bias.data : nullptr),
                    static_cast<const C*>(wide_bias ? nullptr : call.bias.data),
                    static_cast<const C*>(call.residual.data), {call.m, call.n, call.k, call.mode == WriteMode::add});
@@ -117,12 +127,10 @@ void fp8_quantise(const Fp8Quantise& call, Stream& stream) {
     issue("fp8_quantise", call, stream, [&] {
         check_types(call);
         const std::int64_t ld = call.ld_x == 0 ? call.width : call.ld_x;
-        const bool vectors = ld % 4 == 0 && call.width % 4 == 0 && call.rows % 16 == 0 &&
-                             aligned(call.x.data, 4 * size_of(call.x.dtype)) && aligned(call.q.data, 4) &&
-                             aligned(call.q_transposed.data, 16);
+        const bool vectors = in_vectors(call, ld);
         with_types((call.q ? call.q : call.q_transposed).dtype, call.x.dtype,
                    [&]<typename Q, typename X>(auto* kernel, Q*, const X*) {
-                       launch("fp8_quantise", kernel, squares_of(call.rows) * squares_of(call.width), 256, stream,
+                       launch("fp8_quantise", kernel, squares_of(call.rows, call.width), 256, stream,
                               static_cast<Q*>(call.q.data), static_cast<Q*>(call.q_transposed.data),
                               static_cast<std::int32_t*>(call.amax.data), static_cast<float*>(call.inverse.data),
                               static_cast<const X*>(call.x.data), static_cast<const float*>(call.scale.data),
@@ -136,8 +144,8 @@ void fp8_product_by_threads(const Fp8Product& call, Stream& stream) {
     with_types(
         call.c.dtype, call.a.dtype, call.b.dtype,
         [&]<typename C, typename A, typename B>(auto* kernel, C*, const A*, const B*) {
-            launch("fp8_product", kernel, squares_of(call.m) * squares_of(call.n), 256, stream,
-                   static_cast<C*>(call.c.data), static_cast<const A*>(call.a.data), static_cast<const B*>(call.b.data),
+            launch("fp8_product", kernel, tiles_of(call.m, call.n), 256, stream, static_cast<C*>(call.c.data),
+                   static_cast<const A*>(call.a.data), static_cast<const B*>(call.b.data),
                    static_cast<const float*>(call.inverse_a.data), static_cast<const float*>(call.inverse_b.data),
                    static_cast<const float*>(wide_bias ? call.bias.data : nullptr),
                    static_cast<const C*>(wide_bias ? nullptr : call.bias.data),

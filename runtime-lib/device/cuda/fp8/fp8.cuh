@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP8: a block of threads for each square of 64 rows and columns that is quantised, for each tile of a product, and for
-// each tensor whose scale is updated.
+// FP8: a block of threads for each square of 128 rows and columns that is quantised, for each tile of a product, and
+// for each tensor whose scale is updated.
 #pragma once
 
 #include "device/cuda/kernels/bundled.h"
@@ -8,76 +8,136 @@
 
 namespace thunder::bundled {
 
-inline constexpr int fp8_side = 64;       // rows and columns of a square, of a tile
-inline constexpr int fp8_depth = 16;      // of a product's sum at a time
-inline constexpr int fp8_pitch = 64 + 4;  // bytes between rows of a square in shared memory: few of them in one bank
+inline constexpr int fp8_side = 64;     // rows and columns of a product's tile
+inline constexpr int fp8_depth = 16;    // of a product's sum at a time
+inline constexpr int fp8_square = 128;  // rows and columns of what a block of threads quantises
+inline constexpr int fp8_part = 8;      // of which a thread has so many of both: 16 threads along a side
+
+// What a thread has of a square.
+struct Fp8Part {
+    std::int64_t rows, width;              // of the tensor
+    std::int64_t first_row, first_column;  // of the square
+    int tx, ty;
+    bool whole;  // the square lies within the tensor, and runs of a thread are read and written at once
+
+    THUNDER_FUNCTION Fp8Part(std::int64_t all_rows, std::int64_t all_columns, bool vectors)
+        : rows(all_rows), width(all_columns) {
+        const std::int64_t across = (width + fp8_square - 1) / fp8_square;
+        first_row = block_index() / across * fp8_square;
+        first_column = block_index() % across * fp8_square;
+        tx = thread_index() % (fp8_square / fp8_part);
+        ty = thread_index() / (fp8_square / fp8_part);
+        whole = vectors && first_row + fp8_square <= rows && first_column + fp8_square <= width;
+    }
+    THUNDER_FUNCTION std::int64_t row(int i) const { return first_row + ty * fp8_part + i; }
+    THUNDER_FUNCTION std::int64_t column(int j) const { return first_column + tx * fp8_part + j; }
+};
+
+template <typename X>
+THUNDER_FUNCTION Vec<X, fp8_part> load_run(const Fp8Part& part, int i, Global<const X> x, std::int64_t ld_x) {
+    if (part.whole) return load<fp8_part>(x + part.row(i) * ld_x + part.column(0));
+    Vec<X, fp8_part> run;
+    THUNDER_UNROLL
+    for (int j = 0; j < fp8_part; ++j) {
+        const bool inside = part.row(i) < part.rows && part.column(j) < part.width;
+        run[j] = inside ? x[part.row(i) * ld_x + part.column(j)] : narrow<X>(0.0F);
+    }
+    return run;
+}
+
+template <typename Q>
+THUNDER_FUNCTION void store_run(const Fp8Part& part, int i, Global<Q> q, const Vec<Q, fp8_part>& codes) {
+    if (part.whole) return store(q + part.row(i) * part.width + part.column(0), codes);
+    for (int j = 0; j < fp8_part; ++j)
+        if (part.row(i) < part.rows && part.column(j) < part.width)
+            q[part.row(i) * part.width + part.column(j)] = codes[j];
+}
+
+// columns[j]: the thread's codes of a column, which are a run of a row of q_transposed. They go by shared memory, so
+// that a row of the square is written as a whole; runs of a row lie there in such an order that threads that write,
+// or read, at the same time do so in different banks.
+template <typename Q, typename Square>
+THUNDER_FUNCTION void store_transposed(const Fp8Part& part, Global<Q> q_transposed, Square square,
+                                       const Vec<Q, fp8_part> (&columns)[fp8_part]) {
+    constexpr int runs = fp8_square / fp8_part;
+    THUNDER_UNROLL
+    for (int j = 0; j < fp8_part; ++j)
+        store(square + (part.tx * fp8_part + j) * fp8_square + (part.ty ^ part.tx) * fp8_part, columns[j]);
+    barrier();
+    THUNDER_UNROLL
+    for (int k = 0; k < fp8_part; ++k) {
+        const int to_row = k * runs + part.ty;  // thread tx writes its run tx
+        const Vec<Q, fp8_part> run =
+            load<fp8_part>(square + to_row * fp8_square + (part.tx ^ (to_row / fp8_part)) * fp8_part);
+        const std::int64_t row = part.first_column + to_row, column = part.first_row + part.tx * fp8_part;
+        if (part.whole) {
+            store(q_transposed + row * part.rows + column, run);
+        } else {
+            for (int i = 0; i < fp8_part; ++i)
+                if (row < part.width && column + i < part.rows) q_transposed[row * part.rows + column + i] = run[i];
+        }
+    }
+}
+
+// Codes of numbers times the scale. From sm_89 on GPUs have an instruction for two, which gives the bits of to_e4m3 and
+// to_e5m2 (tests/gpu/providers/fp8.cpp asks it).
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+__device__ inline std::uint16_t two_codes(float first, float second, e4m3) {
+    std::uint16_t codes;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
+    return codes;
+}
+__device__ inline std::uint16_t two_codes(float first, float second, e5m2) {
+    std::uint16_t codes;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
+    return codes;
+}
+#else
+template <typename Q>
+THUNDER_FUNCTION std::uint16_t two_codes(float first, float second, Q) {
+    return static_cast<std::uint16_t>(quantised<Q>(first).bits | quantised<Q>(second).bits << 8);
+}
+#endif
+template <typename Q, typename X>
+THUNDER_FUNCTION Vec<Q, fp8_part> codes_of(const Vec<X, fp8_part>& numbers, float scale) {
+    Vec<Q, fp8_part> codes;
+    THUNDER_UNROLL
+    for (int j = 0; j < fp8_part; j += 2) {
+        const std::uint16_t two = two_codes(wide(numbers[j]) * scale, wide(numbers[j + 1]) * scale, Q{});
+        codes[j].bits = static_cast<std::uint8_t>(two);
+        codes[j + 1].bits = static_cast<std::uint8_t>(two >> 8);
+    }
+    return codes;
+}
 
 struct Fp8QuantiseSizes {
     std::int64_t rows, width, ld_x;
     bool vectors;  // whole squares are read and written in accesses of several elements
 };
 
-// A thread has 4 rows and 4 columns of a square.
 template <typename Q, typename X>
 THUNDER_FUNCTION void fp8_quantise(Global<Q> q, Global<Q> q_transposed, Global<std::int32_t> amax,
                                    Global<float> inverse, Global<const X> x, Global<const float> scale_of_x,
                                    Fp8QuantiseSizes s) {
-    THUNDER_SHARED(Q, square, fp8_side * fp8_pitch);  // transposed
+    THUNDER_SHARED(Q, square, fp8_square * fp8_square);  // transposed
     THUNDER_SHARED(float, warps, 8);
-    const std::int64_t across = (s.width + fp8_side - 1) / fp8_side;
-    const std::int64_t first_row = block_index() / across * fp8_side, first_column = block_index() % across * fp8_side;
-    const int row = thread_index() / 16 * 4, column = thread_index() % 16 * 4;
-    const bool whole = s.vectors && first_row + fp8_side <= s.rows && first_column + fp8_side <= s.width;
+    const Fp8Part part(s.rows, s.width, s.vectors);
+    Vec<X, fp8_part> numbers[fp8_part];  // of a row each
+    THUNDER_UNROLL
+    for (int i = 0; i < fp8_part; ++i) numbers[i] = load_run(part, i, x, s.ld_x);
     const float scale = scale_of_x[0];
     float largest = 0;
-    Vec<Q, 4> codes[4];  // of a row each
+    Vec<Q, fp8_part> columns[fp8_part];
     THUNDER_UNROLL
-    for (int i = 0; i < 4; ++i) {
-        const std::int64_t from_row = first_row + row + i;
-        Vec<X, 4> of_row;
-        if (whole) {
-            of_row = load<4>(x + from_row * s.ld_x + first_column + column);
-        } else {
-            for (int j = 0; j < 4; ++j) {
-                const bool inside = from_row < s.rows && first_column + column + j < s.width;
-                of_row[j] = inside ? x[from_row * s.ld_x + first_column + column + j] : narrow<X>(0.0F);
-            }
-        }
-        for (int j = 0; j < 4; ++j) {
-            const float number = wide(of_row[j]);
-            largest = larger_amax(largest, math::abs(number));
-            codes[i][j] = quantised<Q>(number * scale);
-        }
-        if (!q) continue;
-        if (whole) {
-            store(q + from_row * s.width + first_column + column, codes[i]);
-        } else {
-            for (int j = 0; j < 4; ++j)
-                if (from_row < s.rows && first_column + column + j < s.width)
-                    q[from_row * s.width + first_column + column + j] = codes[i][j];
-        }
+    for (int i = 0; i < fp8_part; ++i) {
+        THUNDER_UNROLL
+        for (int j = 0; j < fp8_part; ++j) largest = larger_amax(largest, math::abs(wide(numbers[i][j])));
+        const Vec<Q, fp8_part> codes = codes_of<Q>(numbers[i], scale);
+        if (q) store_run(part, i, q, codes);
+        THUNDER_UNROLL
+        for (int j = 0; j < fp8_part; ++j) columns[j][i] = codes[j];
     }
-    if (q_transposed) {
-        for (int j = 0; j < 4; ++j) {
-            Vec<Q, 4> of_column;
-            for (int i = 0; i < 4; ++i) of_column[i] = codes[i][j];
-            store(square + (column + j) * fp8_pitch + row, of_column);
-        }
-        barrier();
-        const int to_row = thread_index() / 4, part = thread_index() % 4 * 16;  // 16 elements of a row of the result
-        const std::int64_t to = (first_column + to_row) * s.rows + first_row + part;
-        Vec<Q, 16> run;
-        for (int k = 0; k < 16; k += 4) {
-            const Vec<Q, 4> four = load<4>(square + to_row * fp8_pitch + part + k);
-            for (int i = 0; i < 4; ++i) run[k + i] = four[i];
-        }
-        if (whole) {
-            store(q_transposed + to, run);
-        } else {
-            for (int k = 0; k < 16; ++k)
-                if (first_column + to_row < s.width && first_row + part + k < s.rows) q_transposed[to + k] = run[k];
-        }
-    }
+    if (q_transposed) store_transposed(part, q_transposed, square, columns);
     if (amax) {
         largest = block_max<256>(largest, warps);
         // Of numbers without a sign the larger one has the larger bits: any order of blocks gives the same.
@@ -199,32 +259,22 @@ THUNDER_FUNCTION void scale_block(Fp8BlockScale<e8m0>& scale, float amax, const 
     scale = mx_scale_of_block(amax);
 }
 
-// A block of threads for a square of 128 rows and columns, each thread for 8 of both.
 template <typename Scale, typename X>
 THUNDER_FUNCTION void fp8_quantise_blocks(Global<e4m3> q, Global<Scale> scales, Global<e4m3> q_transposed,
                                           Global<Scale> scales_transposed, Global<const X> x, Fp8BlockSizes s) {
-    constexpr int side = 128, mine = 8, threads = 16;  // along a side of the square
-    THUNDER_SHARED(float, of_rows, side* threads);     // amaxes of what a thread has of a row
+    constexpr int side = fp8_square, mine = fp8_part, threads = side / mine;  // along a side of the square
+    THUNDER_SHARED(e4m3, square, side * side);                                // transposed
+    THUNDER_SHARED(float, of_rows, side* threads);                            // amaxes of what a thread has of a row
     THUNDER_SHARED(float, of_columns, side* threads);
     THUNDER_SHARED(float, warps, 8);
-    const std::int64_t across = (s.width + side - 1) / side;
-    const std::int64_t first_row = block_index() / across * side, first_column = block_index() % across * side;
-    const int ty = thread_index() / threads, tx = thread_index() % threads, row = ty * mine, column = tx * mine;
-    const bool whole = s.vectors && first_row + side <= s.rows && first_column + side <= s.width;
-    Vec<X, 8> numbers[mine];
+    const Fp8Part part(s.rows, s.width, s.vectors);
+    const int tx = part.tx, ty = part.ty;
+    Vec<X, mine> numbers[mine];
     float in_rows[mine] = {}, in_columns[mine] = {}, in_square = 0;
     THUNDER_UNROLL
+    for (int i = 0; i < mine; ++i) numbers[i] = load_run(part, i, x, s.ld_x);
+    THUNDER_UNROLL
     for (int i = 0; i < mine; ++i) {
-        const std::int64_t from_row = first_row + row + i;
-        if (whole) {
-            numbers[i] = load<8>(x + from_row * s.ld_x + first_column + column);
-        } else {
-            THUNDER_UNROLL
-            for (int j = 0; j < mine; ++j) {
-                const bool inside = from_row < s.rows && first_column + column + j < s.width;
-                numbers[i][j] = inside ? x[from_row * s.ld_x + first_column + column + j] : narrow<X>(0.0F);
-            }
-        }
         THUNDER_UNROLL
         for (int j = 0; j < mine; ++j) {
             const float size = math::abs(wide(numbers[i][j]));
@@ -235,70 +285,49 @@ THUNDER_FUNCTION void fp8_quantise_blocks(Global<e4m3> q, Global<Scale> scales, 
     }
     THUNDER_UNROLL
     for (int i = 0; i < mine; ++i) {
-        of_rows[(row + i) * threads + tx] = in_rows[i];
-        of_columns[(column + i) * threads + ty] = in_columns[i];
+        of_rows[(ty * mine + i) * threads + tx] = in_rows[i];
+        of_columns[(tx * mine + i) * threads + ty] = in_columns[i];
     }
     barrier();
     if (s.squares) in_square = block_max<256>(in_square, warps);
     const std::int64_t block = s.squares ? side : s.group * mine, row_blocks = (s.rows + block - 1) / block,
                        column_blocks = (s.width + block - 1) / block;
+    // That of a row or a column of this thread, `amaxes` of `of_it`, in a block of which thread t along the side is
+    // one.
+    const auto amax_of = [&](const auto& of_it, int t) {
+        if (s.squares) return in_square;
+        float amax = 0;
+        for (int k = 0; k < s.group; ++k) amax = larger_amax(amax, of_it[t / s.group * s.group + k]);
+        return amax;
+    };
     if (q) {
         THUNDER_UNROLL
         for (int i = 0; i < mine; ++i) {
-            const std::int64_t to_row = first_row + row + i;
-            float amax = in_square;
-            if (!s.squares) {
-                amax = 0;
-                for (int k = 0; k < s.group; ++k)
-                    amax = larger_amax(amax, of_rows[(row + i) * threads + tx / s.group * s.group + k]);
-            }
             Fp8BlockScale<Scale> scale;
-            scale_block(scale, amax, s);
-            const bool first = tx % s.group == 0 && to_row < s.rows && first_column + column < s.width;
-            if (first && (!s.squares || (row == 0 && i == 0)))
-                scales[(s.squares ? to_row / side : to_row) * column_blocks + (first_column + column) / block] =
+            scale_block(scale, amax_of(of_rows + (ty * mine + i) * threads, tx), s);
+            const bool first = tx % s.group == 0 && part.row(i) < s.rows && part.column(0) < s.width;
+            if (first && (!s.squares || (ty == 0 && i == 0)))
+                scales[(s.squares ? part.row(i) / side : part.row(i)) * column_blocks + part.column(0) / block] =
                     scale.scale;
-            Vec<e4m3, 8> codes;
-            THUNDER_UNROLL
-            for (int j = 0; j < mine; ++j) codes[j] = quantised<e4m3>(wide(numbers[i][j]) * scale.factor);
-            if (whole) {
-                store(q + to_row * s.width + first_column + column, codes);
-            } else {
-                THUNDER_UNROLL
-                for (int j = 0; j < mine; ++j)
-                    if (to_row < s.rows && first_column + column + j < s.width)
-                        q[to_row * s.width + first_column + column + j] = codes[j];
-            }
+            store_run(part, i, q, codes_of<e4m3>(numbers[i], scale.factor));
         }
     }
     if (!q_transposed) return;
+    Vec<e4m3, mine> columns[mine];
     THUNDER_UNROLL
     for (int j = 0; j < mine; ++j) {
-        const std::int64_t to_row = first_column + column + j;  // of the transposed copy
-        float amax = in_square;
-        if (!s.squares) {
-            amax = 0;
-            for (int k = 0; k < s.group; ++k)
-                amax = larger_amax(amax, of_columns[(column + j) * threads + ty / s.group * s.group + k]);
-        }
+        const std::int64_t to_row = part.column(j);  // of the transposed copy
         Fp8BlockScale<Scale> scale;
-        scale_block(scale, amax, s);
-        const bool first = ty % s.group == 0 && to_row < s.width && first_row + row < s.rows;
-        if (first && (!s.squares || (column == 0 && j == 0)))
-            scales_transposed[(s.squares ? to_row / side : to_row) * row_blocks + (first_row + row) / block] =
-                scale.scale;
-        Vec<e4m3, 8> codes;
+        scale_block(scale, amax_of(of_columns + (tx * mine + j) * threads, ty), s);
+        const bool first = ty % s.group == 0 && to_row < s.width && part.row(0) < s.rows;
+        if (first && (!s.squares || (tx == 0 && j == 0)))
+            scales_transposed[(s.squares ? to_row / side : to_row) * row_blocks + part.row(0) / block] = scale.scale;
+        Vec<X, mine> column;
         THUNDER_UNROLL
-        for (int i = 0; i < mine; ++i) codes[i] = quantised<e4m3>(wide(numbers[i][j]) * scale.factor);
-        if (whole) {
-            store(q_transposed + to_row * s.rows + first_row + row, codes);
-        } else {
-            THUNDER_UNROLL
-            for (int i = 0; i < mine; ++i)
-                if (to_row < s.width && first_row + row + i < s.rows)
-                    q_transposed[to_row * s.rows + first_row + row + i] = codes[i];
-        }
+        for (int i = 0; i < mine; ++i) column[i] = numbers[i][j];
+        columns[j] = codes_of<e4m3>(column, scale.factor);
     }
+    store_transposed(part, q_transposed, square, columns);
 }
 
 // A tensor's history is moved by one place where it lies: what a thread reads, another one writes after the barrier.
