@@ -20,6 +20,11 @@ bool StepEstimate::narrow() const {
                        [](const KernelCost& k) { return k.flops > 0 && is_narrow(k.products); });
 }
 
+bool StepEstimate::quantised() const {
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [](const KernelCost& k) { return k.flops > 0 && is_quantised(k.products); });
+}
+
 double StepEstimate::share_of_peak(const Reach& reach, double flops) const {
     return flops / seconds(reach) / (narrow() ? machine->bf16_flops : machine->f32_flops);
 }
@@ -67,9 +72,12 @@ std::string text_of(const Line& line, double roof, const char* emphasis) {
 std::string step_table(const StepEstimate& e) {
     const Machine& m = *e.machine;
     std::string out = fmt::format(
-        "a step of {} token{} on one {}: {:.2f} TB/s, {:.1f} TFLOP/s in bf16, {:.1f} in f32; {:.1f} GB of memory, of "
+        "a step of {} token{} on one {}: {:.2f} TB/s, {:.1f} TFLOP/s in bf16, {:.1f} in f32{}; {:.1f} GB of memory, of "
         "which {:.1f} are planned{}\n\n",
         e.tokens, e.tokens == 1 ? "" : "s", m.title, m.bytes / 1e12, m.bf16_flops / 1e12, m.f32_flops / 1e12,
+        !e.quantised()    ? ""
+        : m.fp8_flops > 0 ? fmt::format(", {:.1f} in FP8", m.fp8_flops / 1e12)
+                          : ", NO PRODUCTS OF FP8, which are computed as those of f32 are",
         static_cast<double>(m.memory_bytes) / 1e9, static_cast<double>(e.memory_bytes) / 1e9,
         e.memory_bytes > m.memory_bytes ? ": IT DOES NOT FIT" : "");
     std::map<std::string, Line> groups;
@@ -105,19 +113,22 @@ std::string step_table(const StepEstimate& e) {
     if (e.model_flops <= 0) return out;
     const auto rate = [&](const char* what, const Reach& reach) {
         out += fmt::format(
-            "{}: {:.1f} ms, {:.0f} tokens/s, {:.1f}% MFU ({:.1f}% with masked pairs of attention counted)\n", what,
+            "{}: {:.1f} ms, {:.0f} tokens/s, {:.1f}% MFU{} ({:.1f}% with masked pairs of attention counted)\n", what,
             1e3 * e.seconds(reach), static_cast<double>(e.tokens) / e.seconds(reach),
-            100 * e.share_of_peak(reach, e.model_flops), 100 * e.share_of_peak(reach, e.full_model_flops));
+            100 * e.share_of_peak(reach, e.model_flops), e.quantised() ? " of the peak in bf16" : "",
+            100 * e.share_of_peak(reach, e.full_model_flops));
     };
     out += "\n";
     rate("at the roof", {});
     rate("expected", m.reach);
     out += fmt::format(
-        "expected ({}): products reach {:.0f}% of the peak, attention {:.0f}% forward and {:.0f}% backward; fused "
+        "expected ({}): products reach {:.0f}% of the peak{}, attention {:.0f}% forward and {:.0f}% backward; fused "
         "kernels {:.0f}% of the memory's rate, the optimizer {:.0f}%, embedding and cross entropy {:.0f}%; {:.1f} us "
         "pass between two kernels\n",
-        m.reach.source, 100 * m.reach.products, 100 * m.reach.attention_forward, 100 * m.reach.attention_backward,
-        100 * m.reach.memory, 100 * m.reach.optimizer, 100 * m.reach.lookups, 1e6 * m.reach.seconds_per_call);
+        m.reach.source, 100 * m.reach.products,
+        e.quantised() ? fmt::format(", those of FP8 {:.0f}% of theirs", 100 * m.reach.fp8_products) : "",
+        100 * m.reach.attention_forward, 100 * m.reach.attention_backward, 100 * m.reach.memory,
+        100 * m.reach.optimizer, 100 * m.reach.lookups, 1e6 * m.reach.seconds_per_call);
     return out;
 }
 

@@ -26,7 +26,8 @@ struct StepEstimate {
     double model_flops = 0, full_model_flops = 0;
 
     double seconds(const Reach& reach) const;
-    bool narrow() const;  // whether products are of a narrow type
+    bool narrow() const;     // whether products are of a narrow type
+    bool quantised() const;  // whether some are of FP8
     double share_of_peak(const Reach& reach, double flops) const;
 };
 

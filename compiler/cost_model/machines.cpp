@@ -40,8 +40,9 @@ constexpr Link ethernet_10{"Ethernet", 1.25e9, 0.9, 30e-6};
 constexpr Link within_one_rank{"memory", 10e9, 1, 1e-6};  // of a node with one rank: nobody is there to send to
 
 // A step of Llama 2 7B in bf16 on an H200, each kind of kernel by itself, as tests/gpu/run.sh measures it: positions
-// 4096, heads of 128, gradients of attention in a fixed order (docs/performance.md). The H100 is the same chip.
-constexpr Reach measured_reach{0.72, 0.48, 0.33, 0.74, 0.84, 0.46, 1.5e-6, "measured on an H200 with Llama 2 7B"};
+// 4096, heads of 128, gradients of attention in a fixed order (docs/performance.md), and products of FP8 with delayed
+// scaling. The H100 is the same chip.
+constexpr Reach measured_reach{0.72, 0.70, 0.48, 0.33, 0.74, 0.84, 0.46, 1.5e-6, "measured on an H200 with Llama 2 7B"};
 
 constexpr std::int64_t GB = 1'000'000'000;
 
@@ -67,22 +68,27 @@ std::optional<double> quantity(std::string_view text, std::span<const Unit> unit
 }  // namespace
 
 const std::vector<Machine>& machines() {
-    // NVIDIA's data sheets: dense rates, without sparsity. f32: on CUDA cores.
+    // NVIDIA's data sheets: dense rates, without sparsity; of bf16, f32 (on CUDA cores), FP8 (added up in f32).
     static const std::vector<Machine> all = {
-        {"h100", "H100 SXM", 3.35e12, 989.4e12, 66.9e12, 80 * GB, 8, nvlink4, ndr, true, measured_reach},
-        {"h200", "H200 SXM", 4.8e12, 989.4e12, 66.9e12, 141 * GB, 8, nvlink4, ndr, true, measured_reach},
-        {"h100-pcie", "H100 PCIe", 2.0e12, 756e12, 51.2e12, 80 * GB, 8, pcie5, ethernet_400},
-        {"a100", "A100 SXM 80 GB", 2.039e12, 312e12, 19.5e12, 80 * GB, 8, nvlink3, ethernet_400},
-        {"a100-ib", "A100 SXM 80 GB", 2.039e12, 312e12, 19.5e12, 80 * GB, 8, nvlink3, hdr},
-        {"a100-ib4", "A100 SXM 80 GB", 2.039e12, 312e12, 19.5e12, 80 * GB, 8, nvlink3, hdr_shared},
-        {"b200", "B200", 8.0e12, 2250e12, 80e12, 180 * GB, 8, nvlink5, ndr},
-        {"rtx4090", "RTX 4090", 1.008e12, 165.2e12, 82.6e12, 24 * GB, 8, pcie4, ethernet_100},
+        {"h100", "H100 SXM", 3.35e12, 989.4e12, 66.9e12, 1978.9e12, 80 * GB, 8, nvlink4, ndr, true, measured_reach},
+        {"h200", "H200 SXM", 4.8e12, 989.4e12, 66.9e12, 1978.9e12, 141 * GB, 8, nvlink4, ndr, true, measured_reach},
+        {"h100-pcie", "H100 PCIe", 2.0e12, 756e12, 51.2e12, 1513e12, 80 * GB, 8, pcie5, ethernet_400},
+        {"a100", "A100 SXM 80 GB", 2.039e12, 312e12, 19.5e12, 0, 80 * GB, 8, nvlink3, ethernet_400},
+        {"a100-ib", "A100 SXM 80 GB", 2.039e12, 312e12, 19.5e12, 0, 80 * GB, 8, nvlink3, hdr},
+        {"a100-ib4", "A100 SXM 80 GB", 2.039e12, 312e12, 19.5e12, 0, 80 * GB, 8, nvlink3, hdr_shared},
+        {"b200", "B200", 8.0e12, 2250e12, 80e12, 4500e12, 180 * GB, 8, nvlink5, ndr},
+        {"rtx4090", "RTX 4090", 1.008e12, 165.2e12, 82.6e12, 330.3e12, 24 * GB, 8, pcie4, ethernet_100},
         // The machine of docs/performance.md: two cores of an EPYC (Zen 5) at 4.1 GHz, which add 64 products of f32 a
         // cycle each; bf16 is multiplied as f32. 30 GB/s: what reading two arrays and writing one gets. A node has one
         // rank, with both cores.
-        {"cpu", "pair of EPYC cores", 30e9, 525e9, 525e9, 24 * GB, 1, within_one_rank, ethernet_10, false},
+        {"cpu", "pair of EPYC cores", 30e9, 525e9, 525e9, 0, 24 * GB, 1, within_one_rank, ethernet_10, false},
     };
     return all;
+}
+
+double Machine::flops_of(DType products) const {
+    if (is_quantised(products)) return fp8_flops > 0 ? fp8_flops : f32_flops;
+    return is_narrow(products) ? bf16_flops : f32_flops;
 }
 
 const Machine* find_machine(std::string_view name) {

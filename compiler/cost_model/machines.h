@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/ir/dtype.h"
+
 namespace thunderc {
 
 // What one rank sends over, in one direction; it receives as much at the same time.
@@ -23,19 +25,20 @@ struct Link {
 
 // What kernels reach of the peaks, by kind; seconds_per_call pass between two. The default is the roof itself.
 struct Reach {
-    double products = 1, attention_forward = 1, attention_backward = 1;  // of FLOPs
+    double products = 1, fp8_products = 1, attention_forward = 1, attention_backward = 1;  // of FLOPs
     double memory = 1, optimizer = 1, lookups = 1;  // of bytes: fused kernels and copies; AdamW and the norm; rows
                                                     // taken by id, cross entropy
     double seconds_per_call = 0;
     std::string_view source = "";
 };
 // Where nothing was measured: of good kernels on current GPUs.
-inline constexpr Reach assumed_reach{0.75, 0.50, 0.50, 0.85, 0.85, 0.85, 1.5e-6, "assumed, not measured"};
+inline constexpr Reach assumed_reach{0.75, 0.75, 0.50, 0.50, 0.85, 0.85, 0.85, 1.5e-6, "assumed, not measured"};
 
-// Peaks of the data sheet, dense, per second, of one rank. Products of any narrow type have the rate of bf16.
+// Peaks of the data sheet, dense, per second, of one rank. Products of f16 have the rate of bf16.
 struct Machine {
     std::string_view name, title;
     double bytes = 0, bf16_flops = 0, f32_flops = 0;
+    double fp8_flops = 0;  // 0: there are no such products, and they are computed as those of f32 are
     std::int64_t memory_bytes = 0;
     std::int64_t node = 1;  // ranks that share a node
     Link inside, between;   // ranks of a node; nodes
@@ -43,6 +46,8 @@ struct Machine {
     // CPUs it is exchanged as it is stored and added where it comes to.
     bool sums_pass_in_f32 = true;
     Reach reach = assumed_reach;
+
+    double flops_of(DType products) const;
 };
 
 const std::vector<Machine>& machines();

@@ -34,11 +34,20 @@ void each_op(const Module& module, const Function& function, std::int64_t times,
     }
 }
 
-// What it multiplies, by its first operand of floating point.
+// What it multiplies, by its first operand of floating point or of codes.
 DType multiplied(const Op& op, const Function& f) {
+    if (!op.attributes.string("blocks_a", "").empty()) return DType::f32;  // by plain threads, on any GPU
     for (const Value v : op.operands)
-        if (v && is_float(f.type(v).dtype)) return f.type(v).dtype;
+        if (v && (is_float(f.type(v).dtype) || is_quantised(f.type(v).dtype))) return f.type(v).dtype;
     return DType::f32;
+}
+
+// Calls that no executor has claimed, which all are of FP8, by what they do.
+std::string group_of(const Op& op, const Function& f, const OpDef& def) {
+    const auto quantised = [&](Value v) { return v && is_quantised(f.type(v).dtype); };
+    if (def.flops && std::any_of(op.operands.begin(), op.operands.end(), quantised)) return "products";
+    if (std::any_of(op.results.begin(), op.results.end(), quantised)) return "quantise";
+    return "runtime";
 }
 
 double bytes_of(const Type& type) {
@@ -67,7 +76,7 @@ double bytes_of_call(const Op& op, const Function& f, const OpDef& def, bool fir
         if (overwritten[k]) continue;
         read += looks_up && is_float(f.type(v).dtype) ? std::min(bytes_of(f.type(v)), written) : bytes_of(f.type(v));
     }
-    return read + written;
+    return def.reads * read + written;
 }
 
 }  // namespace
@@ -92,7 +101,7 @@ std::optional<KernelCost> op_cost(const Module& planned, const Function& f, cons
             .calls = stacks ? f.type(op.operands[0]).count : static_cast<std::int64_t>(op.operands.size()),
             .bytes = bytes_of_call(op, f, def, first_micro_step)};
     if (!def.call) return std::nullopt;
-    return KernelCost{.group = op.attributes.string("executor", "runtime"),
+    return KernelCost{.group = op.attributes.string("executor", group_of(op, f, def)),
                       .name = op.name,
                       .products = def.flops ? multiplied(op, f) : DType::f32,
                       .calls = 1,
@@ -177,13 +186,13 @@ double moving(const KernelCost& k, const Machine& m, double reach) {
 }
 
 double computing(const KernelCost& k, const Machine& m, double reach) {
-    return k.flops / ((is_narrow(k.products) ? m.bf16_flops : m.f32_flops) * reach) + k.operations / m.f32_flops;
+    return k.flops / (m.flops_of(k.products) * reach) + k.operations / m.f32_flops;
 }
 
 }  // namespace
 
 double seconds(const KernelCost& kernel, const Machine& machine, const Reach& reach) {
-    double computed = reach.products, moved = reach.memory;
+    double computed = is_quantised(kernel.products) ? reach.fp8_products : reach.products, moved = reach.memory;
     if (kernel.group == "attention")
         computed = kernel.name == "sdpa" ? reach.attention_forward : reach.attention_backward;
     if (kernel.group == "optimizer") moved = reach.optimizer;

@@ -220,6 +220,7 @@ struct OpDef {
     std::function<RuntimeCall(const Op&, const Function&)> call;  // composites that the runtime API knows
     // FLOPs of matrix products; 0 where there are none.
     std::function<double(const Op&, const Function&)> flops;
+    int reads = 1;  // how many times its call goes over what it reads
     Recompute recompute = Recompute::cheap;
     // Result r may be written over operand o (element i of the one is read before element i of the other is written,
     // and no other).

@@ -217,6 +217,7 @@ OpDef quantise_current_def() {
         "e5m2, "
         "and the same transposed (width, rows); before them the scale and 1 / scale, f32[].";
     def.formula = "scale = largest / max |x|, 1 where that says nothing; q = e4m3(x * scale)";
+    def.reads = 2;
     def.source = "Transformer Engine's Float8CurrentScaling (docs/numerics.md)";
     def.infer = [](const InferInput& in) {
         std::vector<Type> out = infer_copies(in, current_from);

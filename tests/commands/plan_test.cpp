@@ -145,6 +145,33 @@ TEST_F(Plan, TakesTheLongerOfMovingAndComputing) {
     EXPECT_NEAR(e.at("roof_ms").get<double>(), roof, 1e-4 * roof);
 }
 
+// What is 24 wide stays in bf16: of a layer qkv, the output's product and gate_up are of FP8.
+TEST_F(Plan, CountsProductsOfFp8) {
+    const std::string model = "llama2/dynamo.logits.onnx --dtype bf16 --machine h100 --fp8 ";
+    const nlohmann::json e = estimate(model + "delayed");
+    const double rows = 16, layers = 2, code = 1, bf16 = 2, scale = 4;
+    const double qkv = 16 * 32, out = 16 * 16, gate_up = 16 * 48, weights = qkv + out + gate_up;
+    const double x = rows * 16, y = rows * 32 + rows * 16 + rows * 48;
+    // Codes and inverse scales of both factors, y, and the residual that one of them adds.
+    expect(e, "fp8_linear", 6, layers * (code * (3 * x + weights) + bf16 * (y + x) + 3 * 2 * scale),
+           2 * rows * layers * weights);
+    // A copy of x and W, both of dy; the scale is read, the amax read and written, 1 / scale written.
+    expect(e, "fp8_quantise", 18,
+           layers * ((bf16 + code) * (3 * x + weights) + (bf16 + 2 * code) * y + 9 * (2 + 2) * scale), 0);
+    EXPECT_EQ(kernel(e, "fp8_linear").at("products"), "e4m3");
+    EXPECT_EQ(kernel(e, "fp8_linear").at("group"), "products");
+    EXPECT_EQ(kernel(e, "fp8_quantise").at("group"), "quantise");
+    const double flops = kernel(e, "fp8_linear").at("flops");
+    EXPECT_GE(kernel(e, "fp8_linear").at("roof_ms").get<double>(), 1e3 * flops / 1978.9e12);
+    // An amax is a pass of its own: x, W and dy are read twice, each copy of x and W by a call of its own.
+    expect(estimate(model + "current"), "fp8_quantise_current", 30,
+           layers * (2 * ((2 * bf16 + code) * (3 * x + weights)) + (2 * bf16 + 2 * code) * y + 15 * 2 * scale), 0);
+    // There blocks are multiplied by plain threads, and an A100 has no other products of FP8.
+    EXPECT_EQ(kernel(estimate(model + "blockwise"), "fp8_linear").at("products"), "f32");
+    const Ran ran = run("plan " + fixtures + "/llama2/dynamo.logits.onnx --dtype bf16 --fp8 delayed --machine a100");
+    EXPECT_NE(ran.out.find("NO PRODUCTS OF FP8, which are computed as those of f32 are"), std::string::npos) << ran.out;
+}
+
 TEST_F(Plan, PrintsGroupsAboveTheirKernels) {
     const Ran ran = run("plan " + fixtures + "/llama2/dynamo.logits.onnx --machine h100");
     EXPECT_EQ(ran.status, 0) << ran.err;
