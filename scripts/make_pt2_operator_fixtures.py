@@ -90,7 +90,7 @@ def groups():
     out["writes"] = ({"x": normal(2, 3, 4), "y": normal(2, 3, 4)}, dict(
         slices=lambda x: written(x), columns=lambda x: written_column(x), parts=lambda x: written_parts(x), copies=lambda x, y: written_copies(x, y),
         chain=lambda x, y: written_chain(x, y), masked=lambda x: masked(x), same=lambda x: written_same(x), rows=lambda x: written_rows(x),
-        given=lambda x: given(x)))
+        given=lambda x: given(x), turned=lambda x: turned(x)))
     out["reductions"] = ({"x": normal(2, 3, 4), "y": normal(2, 3, 4), "n": integers(9, 2, 3, 4)}, dict(
         sum=lambda x: x.sum(), sum_of=lambda x: x.sum((0, 2), keepdim=True), sum_integers=lambda n: n.sum(1), mean=lambda x: x.mean(1), prod=lambda x: x.prod(2),
         amax=lambda x: x.amax((1, 2)), amin=lambda x: x.amin(1), max=lambda x: x.max(), max_of=lambda x: x.max(1)[0], arg_of_max=lambda x: x.max(1)[1],
@@ -168,6 +168,19 @@ def groups():
         other=lambda x, w: torch.cond(torch.tensor(3) < 2, lambda x, w: (x @ w).sin(), lambda x, w: x.cos(), (x, w)),
         running=lambda x, w, b: scanned(x, w, b)[0], states=lambda x, w, b: scanned(x, w, b)[1], backwards=lambda x, w, b: scanned(x, w, b, reverse=True)[1],
         counted=lambda x: while_loop(lambda k, x: k < 3, lambda k, x: (k + 1, x.sin() * 1.5), (torch.tensor(0), x.detach()))[1]))
+    # Where operators have rules of their own: one element, none, numbers beyond the border, lists without dimensions, NaN.
+    out["edges"] = ({"x": normal(2, 3, 4), "zeros": torch.tensor([[0.0, 2.0, -3.0], [1.0, 0.5, 0.0]]), "image": normal(1, 2, 4, 5), "line": normal(1, 2, 5),
+                     "solid": normal(1, 2, 3, 4, 5), "places": normal(1, 3, 4, 2) * 1.5, "odd": torch.tensor([float("nan"), 1.0, -2.0, float("inf")])}, dict(
+        **{f"{mode}_of_{h}_{w}".replace("-", "_"): lambda image, size=(h, w), mode=mode: F.interpolate(image, size, mode=mode)
+           for mode in ("bilinear", "bicubic", "nearest", "nearest-exact", "area") for h, w in ((1, 1), (1, 7), (2, 1))},
+        bilinear_aligned_to_one=lambda image: F.interpolate(image, (1, 1), mode="bilinear", align_corners=True), antialiased_to_one=lambda image: F.interpolate(image, (1, 1), mode="bilinear", antialias=True),
+        linear_to_one=lambda line: F.interpolate(line, 1, mode="linear"), trilinear_to_one=lambda solid: F.interpolate(solid, (1, 1, 1), mode="trilinear"),
+        **{f"{mode}_{padding}_{aligned}": lambda image, places, mode=mode, padding=padding, aligned=aligned: F.grid_sample(image, places, mode, padding, aligned)
+           for mode in ("bilinear", "bicubic", "nearest") for padding in ("zeros", "border", "reflection") for aligned in (False, True)},
+        any_of_no_dimension=lambda x: (x > 0).any(dim=()), all_of_no_dimension=lambda x: (x > 0).all(dim=()), sum_of_no_dimension=lambda x: x.sum(()), most_truth=lambda x: (x > 0).max(1)[0], least_truth=lambda x: (x > 0).min(2)[0],
+        first_truth=lambda x: (x > 0).max(1)[1], bounds_of_truth=lambda x: torch.stack([*torch.aminmax(x > 0, dim=0)]), norm_below_zero=lambda zeros: torch.linalg.vector_norm(zeros.detach(), -1, 1), norm_of_two_below=lambda x: torch.linalg.vector_norm(x, -2, 1),
+        norm_of_matrices=lambda x: torch.linalg.matrix_norm(x), angle=lambda odd: torch.nan_to_num(odd.detach().angle(), 7.0),
+        channels=lambda image: F.dropout2d(image, 0.5, False) * 1, selu_dropout=lambda x: F.alpha_dropout(x, 0.5, False)))
     out["grids"] = ({"theta": normal(2, 2, 3), "solid": normal(1, 3, 4), "image": normal(2, 3, 4, 5)}, dict(
         places=lambda theta: F.affine_grid(theta, [2, 3, 4, 5], align_corners=False), aligned=lambda theta: F.affine_grid(theta, [2, 3, 1, 5], align_corners=True),
         places_of_solids=lambda solid: F.affine_grid(solid, [1, 2, 2, 3, 4], align_corners=False),
@@ -283,6 +296,18 @@ def written_rows(x):
     z[torch.tensor([1, 0]), torch.tensor([2, 2])] = 4
     z[:, 1].clamp_(min=0)
     return z
+
+
+def turned(x):
+    """transpose_() and the like write nothing: the memory, and other views of it, stay as they are."""
+    y = x * 1
+    z = y.view(6, 4)[1:5]
+    z.t_()
+    z[0].add_(5)
+    w = x + 1
+    w.transpose_(0, 2).unsqueeze_(0)
+    w.squeeze_(0)[1].mul_(3)
+    return y * w.transpose(0, 2)
 
 
 def masked(x):

@@ -295,6 +295,29 @@ TEST(TorchScript, WritesReachWhatTheyAreViewsOf) {
     EXPECT_EQ(error("    y = torch.contiguous(x)\n    _0 = torch.add_(y, 1)\n    return x\n").substr(0, 65),
               "error: the model reads x after it wrote, in place, to memory that");
     EXPECT_EQ(error("    y = torch.contiguous(x)\n    _0 = torch.add_(y, 1)\n    return y\n"), "no error");
+    const std::string both =
+        "    y = torch.mul(x, 2)\n    a, b, = torch.broadcast_tensors([y, x])\n    _0 = torch.add_(a, 1)\n";
+    EXPECT_EQ(error(both + "    return y\n").substr(0, 65),
+              "error: the model reads mul after it wrote, in place, to memory th");
+    EXPECT_EQ(error(both + "    return b\n"), "no error");
+}
+
+// Where it says of which version its operators are: PyTorch writes it elsewhere from the sixth on.
+TEST(TorchScript, VersionsOfOperators) {
+    const auto error = [](const std::string& name, const std::string& version) {
+        return error_of([&] {
+            Entries entries = script_of(
+                "  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n"
+                "    return torch.div(x, 2, rounding_mode=\"trunc\")\n");
+            entries.erase("m/version");
+            entries["m/" + name] = version;
+            imported(entries, with_input("x", "i64", {2, 2}));
+        });
+    };
+    EXPECT_EQ(error("version", "4\n"), "no error");
+    EXPECT_EQ(error(".data/version", "10\n"), "no error");
+    EXPECT_EQ(error("version", "3\n").substr(0, 72),
+              "error: the archive is of PyTorch before 1.6, where integers were divided");
 }
 
 TEST(TorchScript, NumbersThatAreNotWhatTheySeem) {
@@ -317,6 +340,11 @@ TEST(TorchScript, NumbersThatAreNotWhatTheySeem) {
         "help: give batch norms a momentum (not None), or call eval() before the model is saved\n";
     EXPECT_EQ(error("f32", counts + "    return torch.mul(x, torch.div(1., float(steps)))\n"), counted);
     EXPECT_EQ(error("f32", counts + "    return torch.mul(x, torch.reciprocal(steps))\n"), counted);
+    EXPECT_EQ(
+        error("f32",
+              "    steps = self.steps\n    y = torch.mul(x, steps)\n    _0 = torch.add_(steps, 1)\n    return y\n"),
+        counted);
+    EXPECT_EQ(error("f32", "    return torch.mul(x, self.steps)\n"), "no error");
     EXPECT_EQ(error("u8", "    return torch.add(x, x)\n").substr(0, 62),
               "error: add of integers of 8 or 16 bits is not supported\n  node");
     EXPECT_EQ(error("u8", "    return torch.add(torch.to(x, 6), x)\n"), "no error");

@@ -27,6 +27,12 @@ std::string operator_name(std::string target) {
     return target.starts_with("aten.") ? target.substr(5) : target;
 }
 
+// num_batches_tracked and the like.
+[[noreturn]] void fail_of_counted() {
+    fail("the model reads a number of steps that it counts itself, which a program does not do",
+         "give batch norms a momentum (not None), or call eval() before the model is saved");
+}
+
 Provenance provenance_of(const Call& call) {
     Provenance out;
     out.scope = plain(call.scope);
@@ -174,7 +180,10 @@ void Importer::write(const std::string& name, Value v) {
         if (!one.parameter.empty()) refuse("parameter", one.parameter);
         if (!one.constant.empty()) refuse("tensor", one.constant);
         if (!one.buffer.empty() && !is_integer(type(v).dtype)) refuse("buffer", one.buffer);
-        if (!one.buffer.empty()) counters_.insert(one.buffer);  // num_batches_tracked, which no program counts
+        if (!one.buffer.empty()) {  // num_batches_tracked, which no program counts
+            counters_.insert(one.buffer);
+            counted_.insert({one.value, v});
+        }
         one.value = v;
         one.seen = one.writes ? *one.writes : 0;
         if (!one.back || one.base.empty() || one.base == at) return;
@@ -185,26 +194,29 @@ void Importer::write(const std::string& name, Value v) {
     }
 }
 
-// What may be the operand's memory: a write to the one is one to the other.
+// What may be the operand's memory: a write to the one is one to the other. Of a list of operands each result may be
+// its own one's.
 void Importer::share_memory(const Call& call, OpImporter::Memory memory) {
     const Argument* from = call.arguments.empty() ? nullptr : &call.arguments.front().value;
-    if (memory != view || from == nullptr || from->kind != Argument::Kind::name) return;
-    const auto base = names_.find(from->text);
-    if (base == names_.end() || !base->second.writes) return;
-    const auto share = [&](const Argument& result) {
-        const auto made = result.kind == Argument::Kind::name ? names_.find(result.text) : names_.end();
-        if (made == names_.end()) return;
+    if (memory != view || from == nullptr) return;
+    const auto share = [&](const Argument& operand, const Argument& result) {
+        if (operand.kind != Argument::Kind::name || result.kind != Argument::Kind::name) return;
+        const auto base = names_.find(operand.text), made = names_.find(result.text);
+        if (base == names_.end() || !base->second.writes || made == names_.end()) return;
         made->second.writes = base->second.writes;
         made->second.seen = base->second.seen;
     };
+    const auto operand_of = [&](std::size_t k) -> const Argument& {
+        return k < from->items.size() ? from->items[k] : *from;
+    };
     for (const Argument& result : call.results) {
-        share(result);
-        for (const Argument& item : result.items) share(item);
+        share(operand_of(0), result);
+        for (std::size_t k = 0; k < result.items.size(); ++k) share(operand_of(k), result.items[k]);
         for (std::size_t k = 0; is_open(result) && names_.contains(item_of(result, k)); ++k) {
             Argument item;
             item.kind = Argument::Kind::name;
             item.text = item_of(result, k);
-            share(item);
+            share(operand_of(k), item);
         }
     }
 }
@@ -218,8 +230,22 @@ bool Importer::is_constant(const std::string& name) const {
     return false;
 }
 
+// Of transpose_() and the like nothing is written: from here on the name stands for a view of what it was, which others
+// go on to be views of.
+void Importer::look_otherwise(const std::string& name, const std::string& result) {
+    const std::string before = fmt::format("{} before {}", name, result);
+    for (auto& [other, binding] : names_)
+        if (binding.base == name) binding.base = before;
+    Binding now = find(result);
+    names_[before] = names_.at(name);
+    names_[name] = now;
+    now.base = name;
+    now.back = [](Value, Value written) { return written; };
+    names_[result] = std::move(now);
+}
+
 // The result of a call that writes to an operand is that operand, under another name.
-void Importer::write_in_place(const Call& call) {
+void Importer::write_in_place(const Call& call, OpImporter::Memory memory) {
     const Argument* to = written_by(call);
     if (to == nullptr || to->kind != Argument::Kind::name || call.results.empty() ||
         call.results.front().kind != Argument::Kind::name)
@@ -233,6 +259,7 @@ void Importer::write_in_place(const Call& call) {
     const Value v = builder_.cast(given.value, of.dtype);
     if (call.target.starts_with("aten.detach_.") && is_constant(to->text))
         return;  // its numbers stay: torch.tensor made it
+    if (memory == view && writes_in_place(call.target)) return look_otherwise(to->text, result);
     if (type(v).dims != of.dims)
         fail(fmt::format("{} gives another shape than what it writes to", call.target), "write x = x + y in the model");
     write(to->text, v);
@@ -309,7 +336,7 @@ void Importer::import_known(Node& node) {
     else
         importer->import(node);
     share_memory(call, importer->memory);
-    write_in_place(call);
+    write_in_place(call, importer->memory);
 }
 
 void Importer::import_call(const Call& call) {
@@ -376,7 +403,27 @@ void Importer::check_results(const Call& call) {
 
 // ---- what comes out -------------------------------------------------------------------------------------------------
 
+const Tensor* Importer::known(Value v) {
+    if (counted_.contains(v)) fail_of_counted();
+    return integer_values_.find(v);
+}
+
+// No result may follow from a number that moves from step to step.
+void Importer::refuse_counted() const {
+    const Function& main = module_.main();
+    std::vector<bool> follows(main.values.size(), false);
+    for (const Value v : counted_) follows[v.index] = true;
+    for (const Op& op : main.ops) {
+        const bool any =
+            std::any_of(op.operands.begin(), op.operands.end(), [&](Value v) { return v && follows[v.index]; });
+        for (const Value v : op.results) follows[v.index] = follows[v.index] || any;
+    }
+    if (std::any_of(main.results.begin(), main.results.end(), [&](Value v) { return follows[v.index]; }))
+        fail_of_counted();
+}
+
 Module Importer::finished(const std::map<std::string, std::string>& classes) {
+    if (!counters_.empty()) refuse_counted();
     if (!counters_.empty())
         report_.done("counters", list_of_names({counters_.begin(), counters_.end()}), "are not counted");
     describe_ids(module_.main());

@@ -84,7 +84,7 @@ class Importer {
     const Binding& find(const std::string& name) const;  // fails where there is none, or it was written over
     void bind(const std::string& name, Binding binding) { names_[name] = std::move(binding); }
     Binding resolve(const Argument& argument) const;
-    const Tensor* known(Value v) { return integer_values_.find(v); }
+    const Tensor* known(Value v);  // a small constant; fails where it counts steps, which no program does
     // What the file says of one of its tensors; nullptr: nothing.
     virtual const TensorMeta* meta(const std::string& name) const = 0;
     virtual std::optional<std::int64_t> size(const Size& size) const = 0;  // nullopt where it depends on data
@@ -123,15 +123,18 @@ class Importer {
     std::unordered_map<std::string, Binding> names_;
     std::vector<const Graph*> graphs_;  // the one that is imported, and those around it
     std::set<std::string> counters_;    // names of buffers of integers that a call writes to
+    std::set<Value> counted_;           // what they were and are: their numbers are those of the first step
 
   private:
     void share_memory(const Call& call, OpImporter::Memory memory);
     void import_known(Node& node);
-    void write_in_place(const Call& call);
+    void write_in_place(const Call& call, OpImporter::Memory memory);
+    void look_otherwise(const std::string& name, const std::string& result);
     void refuse_given_results(const Node& node) const;
     bool is_constant(const std::string& name) const;
     bool takes_complex(const Call& call) const;
     void check_results(const Call& call);
+    void refuse_counted() const;
     void warn_of_eval_mode();
     std::string wrapper(const std::map<std::string, std::string>& classes) const;
 

@@ -231,7 +231,8 @@ void real_number(Node& n) {
     const Value x = n.tensor("self");
     if (n.op() != "angle") return n.give(x);
     const Value below = b.op("lt", {x, b.scalar(b.type(x).dtype, 0)});
-    n.give(b.op("select", {below, b.scalar(DType::f32, std::numbers::pi), b.scalar(DType::f32, 0)}));
+    const Value angle = b.op("select", {below, b.scalar(DType::f32, std::numbers::pi), b.scalar(DType::f32, 0)});
+    n.give(is_float(b.type(x).dtype) ? b.op("select", {b.op("is_nan", {x}), x, angle}) : angle);
 }
 
 void square_op(Node& n) {

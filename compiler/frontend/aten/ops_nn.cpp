@@ -105,6 +105,18 @@ void weight_norm_op(Node& n) {
     n.give(b.mul(v, b.div(n.tensor("g"), norm)));
 }
 
+// Whole channels of each row: what is drawn for the first element of a channel holds for all.
+Value channels_dropped(Node& n, Value x, double rate) {
+    Builder& b = n.b();
+    const Type type = b.type(x);
+    if (rate <= 0 || type.elements() == 0) return x;
+    if (type.rank() < 2) n.fail(fmt::format("{} of rows without channels", n.op()), {}, {}, to_string(type));
+    Value first = x;
+    for (std::int64_t d = 2; d < type.rank(); ++d) first = b.slice(first, d, 0, 1);
+    const Value kept = b.cast(b.op("eq", {first, first}), type.dtype);  // 1 but for NaN, which stays with what it is in
+    return b.mul(x, dropped(b, kept, rate));
+}
+
 // What eval() switched off drops nothing, unless the command line gives all a rate.
 void dropout_op(Node& n) {
     const char* flag = n.has("train") ? "train" : "training";
@@ -114,9 +126,13 @@ void dropout_op(Node& n) {
     const bool on = n.boolean(flag, true);
     if (n.wants(1) && on && rate > 0)
         n.fail("the mask of a dropout is not supported", "leave it out of the model, and of its outputs");
-    if (on) return n.give(dropped(n.b(), x, rate), 0);
+    const double drops = on ? rate : n.importer().options().dropout.value_or(0);
+    if (drops > 0 && n.op().ends_with("alpha_dropout"))
+        n.fail(fmt::format("{} of the rate {} is not supported", n.op(), drops),
+               on ? "take Dropout in the model, or call model.eval() before the export" : "leave --dropout out");
+    const Value y = n.op() == "feature_dropout" ? channels_dropped(n, x, drops) : dropped(n.b(), x, drops);
+    if (on) return n.give(y, 0);
     if (rate > 0) n.importer().note_dropout(rate);
-    const Value y = dropped(n.b(), x, n.importer().options().dropout.value_or(0));
     if (y != x || n.results() > 1) return n.give(y, 0);
     n.give_view(x, [](Value, Value written) { return written; });
 }
@@ -206,6 +222,9 @@ constexpr OpImporter nn_importers[] = {
     {"_weight_norm", weight_norm_op},
     {"dropout", dropout_op},
     {"native_dropout", dropout_op},
+    {"feature_dropout", dropout_op},
+    {"alpha_dropout", dropout_op},
+    {"feature_alpha_dropout", dropout_op},
     {"scaled_dot_product_attention", attention_op},
     {"_scaled_dot_product_flash_attention_for_cpu", attention_op},
     {"_scaled_dot_product_attention_math", attention_op},

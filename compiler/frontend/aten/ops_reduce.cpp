@@ -64,16 +64,18 @@ Value index_of_extremum(Builder& b, Value x, std::int64_t axis, bool largest, bo
 
 void extremum_of_dimension(Node& n) {
     Builder& b = n.b();
-    const Value x = n.tensor("self");
+    const DType dtype = n.type("self").dtype;
+    const Value x = dtype == DType::boolean ? n.tensor("self", DType::i32) : n.tensor("self");
     const std::int64_t axis = n.axis("dim", n.type("self").rank());
     const bool keep = n.boolean("keepdim", false), largest = n.op() == "max";
     if (n.type("self").rank() == 0) {
-        n.give(x, 0);
+        n.give(n.tensor("self"), 0);
         return n.give(b.splat(Type::tensor(DType::i64, {}), 0), 1);
     }
     if (n.wants(0))
-        n.give(b.op(largest ? "reduce_max" : "reduce_min", {x},
-                    {{"axes", Dims{axis}}, {"keep_dims", keep}, {"first", true}}),
+        n.give(b.cast(b.op(largest ? "reduce_max" : "reduce_min", {x},
+                           {{"axes", Dims{axis}}, {"keep_dims", keep}, {"first", true}}),
+                      dtype),
                0);
     if (n.wants(1)) n.give(index_of_extremum(b, x, axis, largest, keep), 1);
 }
@@ -92,7 +94,10 @@ void arg_extremum(Node& n) {
 
 void any_or_all(Node& n) {
     Builder& b = n.b();
-    const Value x = b.cast(b.cast(n.tensor("self"), DType::boolean), DType::i32);
+    const Value truth = b.cast(n.tensor("self"), DType::boolean);
+    // Of a list without dimensions there is nothing to reduce: of these alone among reductions.
+    if (n.is_list("dim") && n.integers("dim")->empty()) return n.give(truth);
+    const Value x = b.cast(truth, DType::i32);
     const Value v = reduced(b, n.op() == "any" ? "reduce_max" : "reduce_min", x, axes_of(n, n.type("self").rank()),
                             n.boolean("keepdim", false));
     n.give(b.cast(v, DType::boolean));
@@ -157,6 +162,7 @@ void norm_op(Node& n) {
         v = reduced(b, "reduce_sum", b.cast(b.op("ne", {x, zero}), dtype), axes, keep);
     } else {
         const auto power = [&](Value of, double exponent) {
+            if (exponent < 0) return b.op("pow", {of, b.scalar(dtype, exponent)});  // infinite at 0
             const Value none = b.op("eq", {of, zero});
             const Value base = b.op("select", {none, b.scalar(dtype, 1), of});
             return b.op("select", {none, zero, b.op("pow", {base, b.scalar(dtype, exponent)})});
@@ -172,7 +178,7 @@ void matrix_norm_op(Node& n) {
     const Type type = n.type("self");
     const DType dtype = dtype_or(n, fractional(type.dtype));
     const Value x = n.tensor("self", dtype);
-    const std::string name = n.text("ord", "");
+    const std::string name = n.text("ord", n.call().target.ends_with(".str_ord") ? "fro" : "");
     const double p = name.empty() ? n.number("ord", 2) : 0;
     const Dims given = n.integers("dim").value_or(Dims{-2, -1});
     if (given.size() != 2 || type.rank() < 2) n.fail(fmt::format("{} of two dimensions", n.call().target));
@@ -286,11 +292,12 @@ void sum_of_numbers(Node& n) {
 
 void least_and_most(Node& n) {
     Builder& b = n.b();
-    const Value x = n.tensor("self");
+    const DType dtype = n.type("self").dtype;
+    const Value x = dtype == DType::boolean ? n.tensor("self", DType::i32) : n.tensor("self");
     const Dims axes = axes_of(n, n.type("self").rank());
     const bool keep = n.boolean("keepdim", false);
-    if (n.wants(0)) n.give(reduced(b, "reduce_min", x, axes, keep), 0);
-    if (n.wants(1)) n.give(reduced(b, "reduce_max", x, axes, keep), 1);
+    if (n.wants(0)) n.give(b.cast(reduced(b, "reduce_min", x, axes, keep), dtype), 0);
+    if (n.wants(1)) n.give(b.cast(reduced(b, "reduce_max", x, axes, keep), dtype), 1);
 }
 
 // The mean of each two elements next to one another, times the distance between them.

@@ -557,8 +557,8 @@ constexpr OpImporter shape_importers[] = {
     {"pixel_unshuffle", shuffled_pixels},
     {"unfold", unfolded_dimension, view},
     {"unfold_copy", unfolded_dimension},
-    {"broadcast_tensors", broadcast_together},
-    {"meshgrid", mesh_grid},
+    {"broadcast_tensors", broadcast_together, view},
+    {"meshgrid", mesh_grid, view},
     {"diagonal", diagonal_op, view},
     {"diagonal_copy", diagonal_op},
 };

@@ -323,7 +323,7 @@ void upsampled(Node& n) {
     const bool aligned = n.boolean("align_corners", false);
     form.coordinates = form.mode == "nearest" ? (op.find("exact") != std::string::npos ? "half_pixel" : "asymmetric")
                        : aligned              ? "align_corners"
-                                              : "pytorch_half_pixel";
+                                 : "half_pixel";  // of one element as well, unlike ONNX's pytorch_half_pixel
     form.nearest = op.find("exact") != std::string::npos ? "round_prefer_ceil" : "floor";
     form.antialias = op.ends_with("_aa");
     if (form.antialias) {
@@ -366,6 +366,7 @@ void grid_sampler_op(Node& n) {
     form.mode = mode == 0 ? "linear" : mode == 1 ? "nearest" : "cubic";
     form.padding = padding == 0 ? "zeros" : padding == 1 ? "border" : "reflection";
     form.aligned = n.boolean("align_corners", false);
+    form.clips_elements = mode == 2;
     n.give(grid_sampled(n.b(), n.tensor("input"), n.tensor("grid"), form));
 }
 

@@ -15,7 +15,7 @@ namespace {
 class GridSampler {
   public:
     GridSampler(Builder& b, Value x, Value grid, const GridForm& form)
-        : b_(b), x_(x), grid_(grid), mode_(form.mode), padding_(form.padding), aligned_(form.aligned) {}
+        : b_(b), x_(x), grid_(grid), form_(form), mode_(form.mode), padding_(form.padding), aligned_(form.aligned) {}
 
     Value run() {
         const Dims image = b_.type(x_).dims, grid = b_.type(grid_).dims;
@@ -66,7 +66,7 @@ class GridSampler {
     }
 
     Value inside_borders(Value v, std::int64_t size) {
-        if (padding_ == "zeros") return v;
+        if (padding_ == "zeros" || (padding_ == "border" && form_.clips_elements)) return v;
         const auto length = static_cast<double>(size);
         const double low = aligned_ ? 0 : -0.5, high = aligned_ ? length - 1 : length - 0.5;
         const Value other = padding_ == "border" ? clipped(v, 0, length - 1) : reflected(v, size);
@@ -111,6 +111,7 @@ class GridSampler {
 
     Builder& b_;
     Value x_, grid_;
+    const GridForm& form_;
     std::string mode_, padding_;
     bool aligned_ = false;
 };

@@ -13,6 +13,9 @@ struct GridForm {
     std::string mode = "linear";    // nearest, cubic
     std::string padding = "zeros";  // border, reflection
     bool aligned = false;           // -1 and 1 are the outer elements' middles, else their outer borders
+    // With "border" a place outside stays where it is, and each element that it takes is the one on the border:
+    // PyTorch's cubic samples. Else the place itself is moved to the border: ONNX's, and others of PyTorch.
+    bool clips_elements = false;
 };
 
 // x (N, C, d…) at the places of a grid (N, o…, as many as there are d, the last one first): (N, C, o…). Throws

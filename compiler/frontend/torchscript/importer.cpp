@@ -45,9 +45,12 @@ Importer::Importer(std::shared_ptr<const ZipArchive> archive, const CompileOptio
       data_(read_pickle(*archive_, root_ + std::string(data_end), root_ + "data/")),
       constants_(read_pickle(*archive_, root_ + "constants.pkl", root_ + "constants/")),
       modules_(modules_of(*archive_, data_, library_)) {
-    if (archive_->find(root_ + "version") == nullptr) return;
-    const std::string text = archive_->text(root_ + "version");
-    std::from_chars(text.data(), text.data() + text.size(), version_);
+    for (const char* name : {"version", ".data/version"}) {  // the latter from version 6 on
+        if (archive_->find(root_ + name) == nullptr) continue;
+        const std::string text = archive_->text(root_ + name);
+        std::from_chars(text.data(), text.data() + text.size(), version_);
+        return;
+    }
 }
 
 Module Importer::run() {
@@ -105,7 +108,6 @@ bool Importer::is_complex(const Item& tensor) const {
 const Tensor* Importer::known(const Item& tensor) {
     if (is_complex(tensor)) return nullptr;
     const Value v = find(tensor.text).value;
-    refuse_counted(v, {});
     return aten::Importer::known(v);
 }
 
@@ -117,13 +119,6 @@ bool Importer::any_operand(const aten::Call& call, const std::set<Value>& among)
     return std::any_of(call.arguments.begin(), call.arguments.end(), [&](const aten::NamedArgument& a) {
         return is_among(a.value) || std::any_of(a.value.items.begin(), a.value.items.end(), is_among);
     });
-}
-
-// num_batches_tracked and the like, which no program counts.
-void Importer::refuse_counted(Value v, const Place& place) const {
-    if (!counted_.contains(v)) return;
-    fail_at(place, "the model reads a number of steps that it counts itself, which a program does not do",
-            "give batch norms a momentum (not None), or call eval() before the model is saved");
 }
 
 // Behind a call: what its results' numbers are.
@@ -140,10 +135,6 @@ void Importer::note_numbers(const aten::Call& call) {
         const Value v = at->second.value;
         if (counted) counted_.insert(v);
         if (now_narrow && aten::Importer::type(v).dtype == DType::i32) narrow_.insert(v);
-    }
-    if (const aten::Argument* written = aten::written_by(call)) {
-        const auto at = names_.find(written->text);
-        if (at != names_.end() && counters_.contains(at->second.buffer)) counted_.insert(at->second.value);
     }
 }
 

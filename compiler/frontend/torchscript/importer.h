@@ -79,7 +79,6 @@ class Importer final : public aten::Importer, private Operators {
     bool is_float_division(const OperatorCall& call) const;
     // ---- what numbers are not those that they seem ----
     bool any_operand(const aten::Call& call, const std::set<Value>& among) const;
-    void refuse_counted(Value v, const Place& place) const;
     void note_numbers(const aten::Call& call);
     void note_type(const std::string& name, aten::ScalarType type);
     void note_types(const aten::Call& call);
@@ -98,8 +97,7 @@ class Importer final : public aten::Importer, private Operators {
     std::map<std::string, int> names_taken_;
     std::set<std::string> output_names_;
     std::size_t calls_ = 0;
-    std::set<Value> counted_;  // what follows from buffers that count steps: their numbers are those of the first
-    std::set<Value> narrow_;   // integers of types that are wider here
+    std::set<Value> narrow_;  // integers of types that are wider here
     std::unordered_map<std::string, aten::ScalarType>
         own_types_;  // where it is computed in another; unknown: of several
     std::size_t outputs_ = 0;

@@ -353,7 +353,6 @@ void Importer::import_outputs(const Item& result, const std::string& key, int de
         if (is_complex(result))
             fail(fmt::format("the result {} is of complex numbers", wanted),
                  "return pairs of real numbers: torch.view_as_real(x)");
-        refuse_counted(find(result.text).value, {});
         main.results.push_back(find(result.text).value);
         main.result_names.push_back(std::move(name));
         return;
