@@ -5,8 +5,8 @@
 //
 // writes a packed file into the folder, with GIGATOKENS (default 1000) times 10^9 ids in a sparse file beside it, which
 // takes no room on the disk. Prints tokens a second for a file that the page cache holds, of one source and of a
-// mixture of three, with documents kept apart; and the process's largest memory before and behind reading rows of the
-// sparse one, of several epochs' places.
+// mixture of three, with documents kept apart and as many whole ones as fit; and the process's largest memory before
+// and behind reading rows of the sparse one, of several epochs' places.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -116,6 +116,8 @@ int main(int argc, char** argv) try {
     measure("one source", options, 500);
     options.documents = thunder::Options::Documents::separate;
     measure("one source, documents apart", options, 500);
+    options.documents = thunder::Options::Documents::fit;
+    measure("one source, whole documents", options, 500);
     options.data = cat(small, ":0.7,", other, ":0.2,", sparse, ":0.1");
     options.documents = thunder::Options::Documents::join;
     measure("three sources", options, 500);

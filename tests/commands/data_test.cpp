@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // thunderc data with tokenizers, as a user runs it.
 #include "commands_test.h"
+#include "tests/support/full_form.h"
 
 namespace thunderc::commands {
 namespace {
@@ -155,6 +156,65 @@ TEST_F(Commands, DataPackTellsOfReadsThatFail) {
                 }
                 EXPECT_GT(met, 0);
             }
+}
+
+// A disk that cannot be written to, or a process that ends, at any call: an error, nothing that looks like a corpus,
+// and the same command goes on to the same bytes. Half of a write is gone on with.
+TEST_F(Commands, DataPackLosesNothingWhereWritesFail) {
+    std::string lines;
+    for (int i = 0; i < 600; ++i) lines += "{\"text\": \"document " + std::to_string(i * 7919 % 601) + "\"}\n";
+    write("a.jsonl", lines);
+    const std::string pack = "data pack a.jsonl --shard-tokens 3K --threads 1 -o ";
+    ASSERT_EQ(run(pack + "whole").status, 0);
+    const auto expect_whole = [] {
+        std::size_t files = 0;
+        for (const auto& entry : fs::directory_iterator("whole")) {
+            const fs::path name = entry.path().filename();
+            EXPECT_EQ(contents("packed" / name), contents(entry.path())) << name;
+            ++files;
+        }
+        EXPECT_GT(files, 3U);
+        // The lock, and what says how far it came, may be there yet: nobody reads them where there is a list.
+        for (const auto& entry : fs::directory_iterator("packed")) {
+            const fs::path name = entry.path().filename();
+            EXPECT_TRUE(name == ".lock" || name == "packing.json" || fs::exists("whole" / name)) << name;
+        }
+    };
+    const bool each = full_form || std::getenv("THUNDERC_ROUNDS") != nullptr;  // else one in so many
+    for (const auto& [call, stride] : {std::pair("open", 3), {"write", 7}, {"fsync", 3}, {"rename", 2}, {"mkdir", 1}})
+        for (const std::string how : {"error", "kill", "short"}) {
+            if (how == "short" && std::string(call) != "write") continue;
+            int met = 0;
+            for (int at = 1;; at += each ? 1 : stride) {
+                SCOPED_TRACE(std::string(call) + " " + std::to_string(at) + ", " + how);
+                for (const char* left : {"mark", "packed"}) fs::remove_all(left);
+                const std::string command = std::string("FAULT_PATH=packed FAULT_CALL=") + call + " FAULT_HOW=" + how +
+                                            " FAULT_AT=" + std::to_string(at) +
+                                            " FAULT_MARK=mark LD_PRELOAD=" FAILING_CALLS " " THUNDERC " " + pack +
+                                            "packed > out.txt 2> err.txt";
+                const int raw = std::system(("{ " + command + "; } 2> /dev/null").c_str());
+                if (!fs::exists("mark")) break;
+                ++met;
+                ASSERT_TRUE(WIFEXITED(raw));
+                if (WEXITSTATUS(raw) == 0) {
+                    EXPECT_NE(how, "kill");
+                } else {
+                    EXPECT_NE(how, "short");
+                    EXPECT_EQ(WEXITSTATUS(raw), how == "kill" ? 137 : 1);
+                    if (how == "error") {
+                        EXPECT_TRUE(contents("err.txt").starts_with("error: cannot ")) << contents("err.txt");
+                    }
+                }
+                if (!fs::exists("packed/corpus.json")) {
+                    EXPECT_NE(run("data inspect packed").status, 0);
+                    const Ran again = run(pack + "packed");
+                    EXPECT_EQ(again.status, 0) << again.err;
+                }
+                expect_whole();
+                if (HasFailure()) return;
+            }
+            EXPECT_GT(met, 0);
+        }
 }
 #endif
 
