@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "checkpoint/folder.h"
 #include "support/file.h"
 #include "support/json.h"
 #include "support/text.h"
@@ -13,9 +14,22 @@
 
 namespace thunder {
 
+// The step of the checkpoint that best.json names; -1: none.
+std::int64_t BestEvaluation::named_step() const {
+    const std::string path = join_path(options_.checkpoint, "best.json");
+    if (!is_file(path)) return -1;
+    const MappedFile file(path);
+    const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    const Json json = parse_json(text, path);
+    const Json* const step = json.find("step");
+    return step != nullptr && step->is(Json::Kind::integer) ? step->integer : -1;
+}
+
 void BestEvaluation::begin(const Progress& progress) {
     step_ = last_ = kept_ = -1;
     since_ = 0;
+    // A checkpoint that was written before its loss was known does not say of itself that it is kept.
+    if (named_step() == progress.step) kept_ = progress.step;
     const auto kept = progress.kept.find("best_evaluation");
     if (kept == progress.kept.end()) return;
     long long step = -1, since = 0, last = -1;
@@ -24,7 +38,7 @@ void BestEvaluation::begin(const Progress& progress) {
     since_ = since;
     last_ = last;
     const auto checkpoint = progress.kept.find("best_checkpoint");
-    if (checkpoint != progress.kept.end()) kept_ = std::atoll(checkpoint->second.c_str());
+    if (checkpoint != progress.kept.end() && kept_ < 0) kept_ = std::atoll(checkpoint->second.c_str());
 }
 
 bool BestEvaluation::add(const EvaluationReport& report, Progress& progress) {
@@ -54,13 +68,22 @@ std::string BestEvaluation::describe() const {
                                count_text(static_cast<std::uint64_t>(step_), "step")));
 }
 
-void BestEvaluation::write(const std::string& folder, const std::string& checkpoint) const {
+void BestEvaluation::write(const std::string& checkpoint) const {
     const std::string name = checkpoint.substr(checkpoint.rfind('/') + 1);
     const std::string text =
         cat("{\"checkpoint\":", json_quote(name), ",\"step\":", step_, ",\"eval_loss\":", loss_, "}\n");
-    AtomicFile file(join_path(folder, "best.json"));
+    AtomicFile file(join_path(options_.checkpoint, "best.json"));
     file.write(text.data(), text.size());
     file.commit();
+}
+
+void BestEvaluation::name(const std::string& checkpoint, CheckpointWriter& writer, const World& world) const {
+    writer.finish();
+    world.together([&] {
+        if (!world.is_first()) return;
+        write(checkpoint);
+        prune_checkpoints(options_.checkpoint, options_.keep, options_.keep_every, kept_step());
+    });
 }
 
 void add_best_flags(std::vector<Flag>& flags) {

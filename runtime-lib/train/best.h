@@ -7,8 +7,10 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/writer.h"
 #include "train/log.h"
 #include "train/options.h"
+#include "train/world.h"
 
 namespace thunder {
 
@@ -31,9 +33,14 @@ class BestEvaluation {
     // stays where a run goes on without --keep-best.
     std::int64_t kept_step() const { return kept_; }
     // best.json in the folder of checkpoints names the one of that step.
-    void write(const std::string& folder, const std::string& checkpoint) const;
+    void write(const std::string& checkpoint) const;
+    // Names it where it was there, or on its way there, before its loss was known, as --checkpoint-every and --resume
+    // have it; the one before, which was spared for its loss alone, goes. On all ranks.
+    void name(const std::string& checkpoint, CheckpointWriter& writer, const World& world) const;
 
   private:
+    std::int64_t named_step() const;
+
     const Options& options_;
     std::int64_t step_ = -1, since_ = 0, last_ = -1, kept_ = -1;
     double loss_ = 0;

@@ -233,6 +233,7 @@ struct Trainer::State {
             options.seed = progress.seed;
             console.line(cat("goes on from ", checkpoints.back()));
             last_checkpoint = checkpoints.back();
+            saved_step = progress.step;
             bad_steps.begin(progress);
             best.begin(progress);
             if (progress.ema == 0) average.begin(arenas.parameters, stream);
@@ -256,17 +257,18 @@ struct Trainer::State {
     }
 
     void save_checkpoint(bool waits) {  // waits: no step goes on beside
+        if (saved_step == progress.step) return best.name(last_checkpoint, writer, world);  // it is there
         agree_on_buffers(program, options, *communicator, arenas.parameters, stream);
         const bool is_best = best.kept_step() == progress.step;
         last_checkpoint = checkpoint_path(options.checkpoint, progress.step);
         writer.write(progress, stream, waits || is_best, best.kept_step(), [this, is_best] {
-            if (is_best) best.write(options.checkpoint, last_checkpoint);
+            if (is_best) best.write(last_checkpoint);
         });
         saved_step = progress.step;
     }
 
     void judge(const EvaluationReport& report) {
-        if (best.add(report, progress) && options.keep_best && saved_step != progress.step) save_checkpoint(true);
+        if (best.add(report, progress) && options.keep_best) save_checkpoint(true);
         if (!best.ends_run() || progress.step >= last) return;
         last = progress.step;
         console.line(best.describe());
@@ -370,7 +372,7 @@ struct Trainer::State {
     std::int64_t last = 0;                 // the step before which the run ends
     std::int64_t first_step = 0;           // of this process
     std::int64_t loaded_micro_step = -1;   // what the batch arena holds of this step
-    std::int64_t saved_step = -1;          // of the last checkpoint that this process wrote
+    std::int64_t saved_step = -1;          // of the last checkpoint
     std::string last_checkpoint;           // that it wrote, or began from
     std::optional<std::int64_t> bad_step;  // from which the run is to go back
     std::int64_t reported = 0;             // steps that were logged, by this process or an earlier one

@@ -464,6 +464,35 @@ TEST_F(BestTest, TheBestCheckpointStaysWhereTheRunGoesOnWithoutThat) {
     EXPECT_EQ(checkpoints_in(path("c")), (std::vector<std::string>{best, path("c/step-00000064")}));
 }
 
+// Evaluations and checkpoints of the same steps: the checkpoint is there before its loss is known.
+TEST_F(BestTest, ACheckpointThatWasWrittenAnywayIsNamed) {
+    expect_success(run("words_train", overfitting + "--steps 40 --checkpoint alone --keep-best --log a.jsonl"));
+    const nlohmann::json best = nlohmann::json::parse(read_file(path("alone/best.json")));
+    const std::string name = best.at("checkpoint");
+    for (const std::string how : {"auto", "off"}) {
+        SCOPED_TRACE(how);
+        const std::string folder = "c" + how,
+                          options = overfitting + "--steps 40 --checkpoint " + folder +
+                                    " --checkpoint-every 2 --keep 1 --keep-best --checkpoint-async " + how;
+        // Stopped in a step that is evaluated, and lower than all before: its checkpoint does not know that yet.
+        const std::int64_t tokens = best.at("step").get<std::int64_t>() * 4 * T;
+        expect_success(run("words_train", options + " --max-tokens " + std::to_string(tokens)));
+        EXPECT_EQ(nlohmann::json::parse(read_file(path(folder + "/best.json"))), best);
+        EXPECT_EQ(checkpoints_in(path(folder)), (std::vector<std::string>{path(folder + "/" + name)}));
+        // On without it, it stays; and is found again where nothing names it.
+        std::filesystem::copy(path(folder), path("without"), std::filesystem::copy_options::recursive);
+        expect_success(run("words_train", overfitting + "--steps 40 --checkpoint without --keep 1 --resume"));
+        EXPECT_EQ(checkpoints_in(path("without")),
+                  (std::vector<std::string>{path("without/" + name), path("without/step-00000040")}));
+        std::filesystem::remove_all(path("without"));
+        std::filesystem::remove(path(folder + "/best.json"));
+        expect_success(run("words_train", options + " --resume"));
+        EXPECT_EQ(nlohmann::json::parse(read_file(path(folder + "/best.json"))), best);
+        EXPECT_EQ(checkpoints_in(path(folder)),
+                  (std::vector<std::string>{path(folder + "/" + name), path(folder + "/step-00000040")}));
+    }
+}
+
 TEST_F(BestTest, ARunEndsWhereTheLossFallsNoMore) {
     expect_success(run("words_train", overfitting + "--steps 60 --checkpoint c --early-stop 3 --log a.jsonl"));
     const auto losses = evaluated("a.jsonl");
