@@ -84,6 +84,7 @@ class Binder {
             if (symbols_.at(name).axis != static_cast<int>(axis)) continue;
             refuse_other_axis(input, axis, value, flag);
             bind(name, value, fmt::format("{} {}", flag, value));
+            if (axis == 0) batch_.insert(name);
             symbolic = true;
         }
         if (symbolic) return;
@@ -175,11 +176,16 @@ class Binder {
         out.name = input.name;
         for (const DeclaredInput::Extent& extent : input.shape)
             out.dims.push_back(extent.symbol.empty() ? extent.value : symbols_.at(extent.symbol).value);
-        // Batched is what shares dimension 0 with the first input, by symbol or by size.
         if (input.shape.empty()) return out;
         const DeclaredInput& first = inputs_.front();
         out.batch_last = !is_static(input, 0) && names_positions(input.shape[0].symbol) && input.shape.size() > 1 &&
                          !is_static(input, 1) && names_batch(input.shape[1].symbol);
+        // Batched is what --batch binds, under however many names the exporter has for it; where it binds nothing, what
+        // shares dimension 0 with the first input, by symbol or by size.
+        if (!batch_.empty()) {
+            out.batched = batch_.contains(input.shape[0].symbol);
+            return out;
+        }
         out.batched = !first.shape.empty() && first.shape[0].symbol == input.shape[0].symbol &&
                       (!is_static(input, 0) || first.shape[0].value == input.shape[0].value);
         return out;
@@ -188,6 +194,7 @@ class Binder {
     const CompileOptions& options_;
     const std::vector<DeclaredInput>& inputs_;
     std::map<std::string, Symbol> symbols_;
+    std::set<std::string> batch_;  // that --batch bound
 };
 
 }  // namespace
