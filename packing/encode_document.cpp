@@ -49,6 +49,18 @@ EncodedDocument encode_parts(const std::vector<ChatPart>& parts, Encoder& encode
     return encoded;
 }
 
+// Whether the document ends with that token. A conversation does as well where its template has spaces behind the last
+// turn (ChatML's end of line): that is all that it writes, and what comes next is another document.
+bool ends_with(const EncodedDocument& encoded, std::uint32_t end, const Document& document, Encoder* encoder) {
+    if (encoded.ids.back() == end) return true;
+    if (document.parts.empty() || document.parts.back().trained || encoder == nullptr) return false;
+    const std::string& text = document.parts.back().text;
+    std::vector<std::uint32_t> spaces;
+    encoder->encode(std::string_view(text).substr(text.find_last_not_of(" \t\r\n") + 1), spaces);
+    return spaces.size() < encoded.ids.size() &&
+           encoded.ids.rbegin()[static_cast<std::ptrdiff_t>(spaces.size())] == end;
+}
+
 }  // namespace
 
 EncodedDocument encode_document(const Document& document, const PackOptions& options, Encoder* encoder) {
@@ -85,7 +97,7 @@ EncodedDocument encode_document(const Document& document, const PackOptions& opt
         if (document.ends && !ends) insert(false, behind, true);
     }
     // In a conversation the turns end by themselves: that the document ends is nothing to learn there.
-    if (options.end && document.ends && encoded.ids.back() != *options.end)
+    if (options.end && document.ends && !ends_with(encoded, *options.end, document, encoder))
         insert(false, std::span(&*options.end, 1), encoded.trained.empty());
     return encoded;
 }

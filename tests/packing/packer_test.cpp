@@ -275,6 +275,30 @@ TEST_F(PackerTest, EndsDocumentsOnce) {
     for (const std::uint64_t end : packed.ends) EXPECT_EQ(packed.ids[end - 1], *options.end);
 }
 
+// ChatML has an end of line behind the token that ends a turn, which models of it end with: then the ids are those of
+// the text, as `apply_chat_template` of `transformers` gives them.
+TEST_F(PackerTest, EndsConversationsOnce) {
+    const Tokenizer tokenizer = read_tokenizer(FIXTURES "/tokenizers/qwen2.json");
+    PackOptions options;
+    options.batch_bytes = 5000;
+    options.files = {write("chat.jsonl", R"({"messages":[{"role":"user","content":"U"},)"
+                                         R"({"role":"assistant","content":"A"}]})"
+                                         "\n")};
+    options.read.chat = read_chat_template("chatml");
+    options.tokenizer = &tokenizer;
+    options.vocabulary = tokenizer.vocabulary();
+    options.out = path("c.bin");
+    const std::string text = "<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n";
+    for (const auto& [end, behind] : {std::pair{"<|im_end|>", ""}, {"<|endoftext|>", "<|endoftext|>"}}) {
+        options.end = tokenizer.find(end);
+        ASSERT_TRUE(options.end) << end;
+        pack_documents(options);
+        std::vector<std::uint32_t> whole;
+        Encoder(tokenizer).encode(text + behind, whole);
+        EXPECT_EQ(unpack(options.out).ids, whole) << end;
+    }
+}
+
 TEST_F(PackerTest, PutsATokenizersTokensAroundDocuments) {
     const Tokenizer tokenizer = read_tokenizer(FIXTURES "/tokenizers/llama2.json");
     PackOptions options;
