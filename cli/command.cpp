@@ -104,7 +104,7 @@ void ModelOptions::add_graph_to(CLI::App& app) {
     repeatable(
         app.add_option("--bind", bind,
                        "inputs of the graph that are constants of the program, as what only shapes depend on has "
-                       "to be: numbers, or a safetensors file of such inputs; may be repeated"))
+                       "to be: numbers, or a safetensors file of such inputs"))
         ->type_name("NAME=V,...|FILE");
     repeatable(app.add_option("--input", inputs,
                               "the type and the shape of an input, which a scripted model does not say; in place of "

@@ -11,15 +11,12 @@
 #include <string>
 #include <string_view>
 
+#include "compiler/frontend/shared/export_help.h"
 #include "compiler/frontend/torchscript/pickle.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
 namespace {
-
-constexpr const char* export_help =
-    "export the model: torch.export.save(torch.export.export(model, args), \"model.pt2\"), or torch.onnx.export(model, "
-    "args, \"model.onnx\", dynamo=True, optimize=False)";
 
 // Weights without a graph.
 [[noreturn]] void refuse_weights(const std::filesystem::path& path, std::string_view what, bool init) {

@@ -36,10 +36,17 @@ Module import_model(const std::filesystem::path& path, const CompileOptions& opt
         fail(fmt::format("{} cannot be read: {}", path.string(), error.message()),
              "check the path and its permissions");
     if (!std::filesystem::exists(status))
-        fail(fmt::format("there is no file {}", path.string()), "give the path of an exported model, e.g. model.onnx");
-    if (std::filesystem::is_directory(status))
+        fail(fmt::format("there is no file {}", path.string()),
+             "give the path of an exported model, e.g. model.pt2 or model.onnx");
+    if (std::filesystem::is_directory(status)) {
+        if (std::filesystem::exists(path / "config.json"))
+            fail(fmt::format("{} is a folder of Hugging Face: weights and a configuration, and no graph of a model",
+                             path.string()),
+                 fmt::format("export the model: python -m thunderc.export {} -o model.pt2 (docs/python.md)",
+                             path.string()));
         fail(fmt::format("{} is a folder, not a model file", path.string()),
-             "give the path of the exported model inside it, e.g. model.onnx");
+             "give the path of the exported model inside it, e.g. model.pt2 or model.onnx");
+    }
     if (!std::filesystem::is_regular_file(status))
         fail(fmt::format("{} is a device or a pipe, not a file", path.string()),
              "write the model into a file, and give its path");

@@ -49,22 +49,30 @@ class Errors : public testing::Test {
 };
 
 TEST_F(Errors, OfFilesThatAreNoModels) {
-    expect_failure("train none.onnx -o out",
-                   "there is no file none.onnx\nhelp: give the path of an exported model, e.g. model.onnx");
+    expect_failure(
+        "train none.onnx -o out",
+        "there is no file none.onnx\nhelp: give the path of an exported model, e.g. model.pt2 or model.onnx");
     for (const char* command : {"inspect", "trace", "plan"})
-        expect_failure(std::string(command) + " none.onnx",
-                       "there is no file none.onnx\nhelp: give the path of an exported model, e.g. model.onnx");
+        expect_failure(
+            std::string(command) + " none.onnx",
+            "there is no file none.onnx\nhelp: give the path of an exported model, e.g. model.pt2 or model.onnx");
     write_file(folder_ / "notes.txt", "These are notes, and no model of anything.\n");
     expect_failure("train notes.txt -o out",
-                   "notes.txt is not an ONNX file\nhelp: export the model with torch.onnx.export(model, args, "
-                   "\"model.onnx\", dynamo=True)");
+                   "notes.txt is no model: neither an ONNX file nor an archive of torch.export.save or torch.jit.save\n"
+                   "help: export the model: torch.export.save(torch.export.export(model, args), \"model.pt2\"), or "
+                   "torch.onnx.export(model, args, \"model.onnx\", dynamo=True, optimize=False)");
     write_file(folder_ / "empty.onnx", "");
     expect_failure("train empty.onnx -o out", "empty.onnx is empty\nhelp: export the model again");
     fs::create_directory(folder_ / "folder.onnx");
     expect_failure(
         "train folder.onnx -o out",
         "folder.onnx is a folder, not a model file\nhelp: give the path of the exported model inside it, e.g. "
-        "model.onnx");
+        "model.pt2 or model.onnx");
+    fs::create_directory(folder_ / "llama");
+    write_file(folder_ / "llama/config.json", "{}");
+    expect_failure("train llama -o out",
+                   "llama is a folder of Hugging Face: weights and a configuration, and no graph of a model\n"
+                   "help: export the model: python -m thunderc.export llama -o model.pt2 (docs/python.md)");
 }
 
 TEST_F(Errors, OfTruncatedModels) {
@@ -378,8 +386,9 @@ TEST_F(Errors, OfTransforms) {
     expect_failure("emit fixtures/mlp/dynamo.logits.onnx",
                    "--out is required\nhelp: thunderc emit --help shows what it takes", 2);
     // What is said of models and folders is what train says; a folder is replaced where either of the two wrote it.
-    expect_failure("emit none.onnx -o out",
-                   "there is no file none.onnx\nhelp: give the path of an exported model, e.g. model.onnx");
+    expect_failure(
+        "emit none.onnx -o out",
+        "there is no file none.onnx\nhelp: give the path of an exported model, e.g. model.pt2 or model.onnx");
     EXPECT_EQ(thunderc(emit + "vjp").status, 0);
     EXPECT_EQ(thunderc(emit + "forward,vjp --diff").status, 0);
     EXPECT_EQ(thunderc(emit + "forward --diff").status, 1);
@@ -430,7 +439,7 @@ TEST_F(Errors, OfFilesThatAreNone) {
                    "pipe.onnx is a device or a pipe, not a file\nhelp: write the model into a file, and give its path");
     expect_failure("train fixtures/mlp/dynamo.logits.onnx/x.onnx -o out",
                    "there is no file fixtures/mlp/dynamo.logits.onnx/x.onnx\nhelp: give the path of an exported model, "
-                   "e.g. model.onnx");
+                   "e.g. model.pt2 or model.onnx");
 }
 
 TEST_F(Errors, LeaveNothingWhereTheCommandIsEnded) {

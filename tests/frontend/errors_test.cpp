@@ -31,19 +31,21 @@ std::string error_in_bytes(const std::string& name, const std::string& bytes) {
 TEST(FrontendErrors, MissingFile) {
     EXPECT_EQ(import_error("nothing.onnx"),
               "error: there is no file nothing.onnx\n"
-              "help: give the path of an exported model, e.g. model.onnx\n");
+              "help: give the path of an exported model, e.g. model.pt2 or model.onnx\n");
 }
 
 TEST(FrontendErrors, Folder) {
     EXPECT_EQ(import_error("mlp"),
               "error: mlp is a folder, not a model file\n"
-              "help: give the path of the exported model inside it, e.g. model.onnx\n");
+              "help: give the path of the exported model inside it, e.g. model.pt2 or model.onnx\n");
 }
 
 TEST(FrontendErrors, NotOnnx) {
     const std::string expected =
-        "error: thunderc_text.onnx is not an ONNX file\n"
-        "help: export the model with torch.onnx.export(model, args, \"model.onnx\", dynamo=True)\n";
+        "error: thunderc_text.onnx is no model: neither an ONNX file nor an archive of torch.export.save or "
+        "torch.jit.save\n"
+        "help: export the model: torch.export.save(torch.export.export(model, args), \"model.pt2\"), or "
+        "torch.onnx.export(model, args, \"model.onnx\", dynamo=True, optimize=False)\n";
     EXPECT_EQ(error_in_bytes("thunderc_text.onnx", "{\"name\": \"mlp\", \"steps\": 5}"), expected);
     EXPECT_EQ(error_in_bytes("thunderc_text.onnx", std::string(100, '\0')), expected);
 }

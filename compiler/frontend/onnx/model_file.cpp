@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "compiler/frontend/shared/export_help.h"
 #include "compiler/support/error.h"
 
 namespace thunderc::onnx_frontend {
@@ -106,8 +107,9 @@ std::shared_ptr<onnx::ModelProto> read_model(const std::filesystem::path& path) 
     if (wire.plausible)
         fail(fmt::format("{} is damaged: it starts as an ONNX file and cannot be read to its end", path.string()),
              "copy or export the model again");
-    fail(fmt::format("{} is not an ONNX file", path.string()),
-         "export the model with torch.onnx.export(model, args, \"model.onnx\", dynamo=True)");
+    fail(fmt::format("{} is no model: neither an ONNX file nor an archive of torch.export.save or torch.jit.save",
+                     path.string()),
+         export_help);
 }
 
 }  // namespace thunderc::onnx_frontend
