@@ -32,6 +32,7 @@ class Check:
     """What was compared, with its difference and its tolerance; true where all are within."""
     rows: list[tuple[str, float, float]]
     losses: list[tuple[float, float]]  # the model's and the program's, step by step
+    note: str = ""  # what may be why they differ
 
     def __bool__(self) -> bool:
         return all(difference <= tolerance for _, difference, tolerance in self.rows)
@@ -41,6 +42,7 @@ class Check:
         lines += [f"{k:4}  {a:13.8g} {b:13.8g}   {abs(a - b) / max(abs(a), 1e-12):.1e}" for k, (a, b) in enumerate(self.losses)]
         over = [row for row in self.rows if not row[1] <= row[2]]
         lines += [f"{what}: {difference:.1e}, tolerance {tolerance:.0e}" for what, difference, tolerance in over or [max(self.rows, key=lambda row: row[1] / row[2])]]
+        lines += [f"note: {self.note}"] if over and self.note else []
         return "\n".join(lines + [f"{len(over)} of {len(self.rows)} differ" if over else f"the same, all {len(self.rows)}; the widest is above"])
 
 
@@ -71,9 +73,23 @@ def _random(of: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
     return torch.randint(0, of.get("entries", 2), shape, generator=generator).to(dtype)
 
 
-def _loss(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], added: set[str], loss: Callable[..., Any] | None) -> torch.Tensor:
+def _own(result: Any, name: str) -> Any:
+    """What a model gives under that name, in a dictionary or a class, or else first or alone."""
+    if isinstance(result, Mapping):
+        return result.get(name)
+    first = result[0] if isinstance(result, (tuple, list)) and result else result
+    return getattr(result, name, first)
+
+
+def _constants(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers and flags, which the export made constants of the program."""
+    return {name: value for name, value in batch.items() if value is None or isinstance(value, (bool, int, float, str))}
+
+
+def _loss(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], constants: Mapping[str, Any], added: set[str],
+          loss: Callable[..., Any] | None) -> torch.Tensor:
     """Of what forward() takes of a batch, in which pair_0 and pair_1 are a tuple and batch_image is of a dictionary, and of the rest."""
-    names, parts, rest = {plain(name): name for name in parameters_of(model)}, dict[str, dict[str, torch.Tensor]](), dict[str, torch.Tensor]()
+    names, parts, rest = {plain(name): name for name in parameters_of(model)}, dict[str, dict[str, torch.Tensor]](), dict[str, Any]()
     anything = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
     of_model: dict[str, Any] = {"use_cache": False} if "use_cache" in names else {}
     for name, tensor in batch.items():
@@ -84,13 +100,14 @@ def _loss(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], added: set[
             of_model[names.get(name, name)] = tensor
         else:
             parts.setdefault(names[whole], {})[name[len(whole) + 1:]] = tensor
+    for name, value in constants.items():
+        (of_model if name in names.values() else rest)[name] = value
     result: Any = model(**of_model, **{name: tuple(of.values()) if "0" in of else of for name, of in parts.items()})
     if loss is not None:
         return loss(result, **rest)  # type: ignore[no-any-return]
-    own = result if isinstance(result, torch.Tensor) and result.dim() == 0 else getattr(result, "loss", None)
-    if isinstance(own, torch.Tensor) and not rest:
+    own, scores = _own(result, "loss"), _own(result, "logits")
+    if isinstance(own, torch.Tensor) and own.dim() == 0 and not rest:
         return own
-    scores = result if isinstance(result, torch.Tensor) else getattr(result, "logits", None)
     if set(rest) != {"labels"} or rest["labels"].is_floating_point() or not isinstance(scores, torch.Tensor):
         raise ValueError(f"the program takes {', '.join(rest) or 'no labels'} besides forward()'s inputs, and which loss it has is not known "
                          "here: give loss=, a function of the model's result and of these")
@@ -107,8 +124,8 @@ def check(model: torch.nn.Module, program_folder: str | Path, *, loss: Callable[
           batches: Sequence[Mapping[str, torch.Tensor]] | None = None, mode: str = "train", cmake: Sequence[str] = ()) -> Check:
     """Trains both for `steps` steps from the model's weights on the same batches, prints the differences and gives them.
 
-    `loss` and `mode` are those of the export. Batches are random ones of the inputs' shapes and ranges where none are given. The
-    program is built in its folder where it is not yet, with `cmake`'s options. The model itself stays as it is."""
+    `loss` and `mode` are those of the export. Batches are random ones of the inputs' shapes and ranges where none are given; numbers
+    and flags that the export was given are to be in them, as in its example. The program is built in its folder where it is not yet, with `cmake`'s options. The model itself stays as it is."""
     from safetensors.torch import load_file, save_file
 
     folder = Path(program_folder)
@@ -123,7 +140,8 @@ def check(model: torch.nn.Module, program_folder: str | Path, *, loss: Callable[
     flags, optimizer_of = _OPTIMIZERS[about["optimizer"]]
     generator = torch.Generator().manual_seed(0)
     inputs = {plain(of["name"]): of for of in about.get("inputs", [])}
-    fed = [tensors_of(batch) for batch in batches or [{name: _random(of, generator) for name, of in inputs.items()} for _ in range(steps)]]
+    given = batches or [{name: _random(of, generator) for name, of in inputs.items()} for _ in range(steps)]
+    fed, constants = [tensors_of(batch) for batch in given], [_constants(batch) for batch in given]
     added = {name for name, of in inputs.items() if of.get("added")}
     model = copy.deepcopy(model)
     own = model_tensors(model)
@@ -133,21 +151,26 @@ def check(model: torch.nn.Module, program_folder: str | Path, *, loss: Callable[
         save_file(before, at["init"])
         save_file({f"{inputs[name]['name'] if name in inputs else name}_{k}": tensor.clone(memory_format=torch.contiguous_format) for k, batch in enumerate(fed)
                    for name, tensor in batch.items()}, at["feed"])
-        _run(str(folder / "build" / "train"), "--init", at["init"], "--feed", at["feed"], "--log", at["log"], "--dump-gradients",
-             at["gradients"], "--save", at["after"], "--steps", str(steps), "--lr", "1e-3", "--schedule", "constant", "--warmup", "0",
-             "--grad-clip", "0", "--quiet", *flags)
+        train = [str(folder / "build" / "train"), "--init", at["init"], "--feed", at["feed"], "--save", at["after"], "--lr", "1e-3", "--schedule",
+                 "constant", "--warmup", "0", "--grad-clip", "0", "--quiet", *flags]
+        _run(*train, "--steps", str(steps), "--log", at["log"], "--dump-gradients", at["gradients"])
         log = [json.loads(line) for line in Path(at["log"]).read_text().splitlines()]
         gradients, after = load_file(at["gradients"]), load_file(at["after"])
-    losses, wanted, largest_of = [], dict[str, torch.Tensor](), dict[str, torch.Tensor]()  # the latter of all steps
+        buffers = {name: to for name, to in names_in(own, after).items() if to in own and not isinstance(own[to], torch.nn.Parameter)}
+        if buffers:  # after the first step: later ones are of weights that Adam may have moved by rounding
+            _run(*train, "--steps", "1")
+        moved_once = load_file(at["after"])
+    losses, wanted, largest_of, statistics = [], dict[str, torch.Tensor](), dict[str, torch.Tensor](), dict[str, torch.Tensor]()
     with trained(model, mode), plain_attention():
         optimizer = optimizer_of([p for p in model.parameters() if p.requires_grad])
         for k in range(steps):
             optimizer.zero_grad()
-            value = _loss(model, fed[k % len(fed)], added, loss)
+            value = _loss(model, fed[k % len(fed)], constants[k % len(fed)], added, loss)
             value.backward()  # type: ignore[no-untyped-call]
             losses.append((float(value.detach()), float(log[k]["loss"])))
             now = {name: p.grad.double() for name, p in own.items() if p.grad is not None}
-            wanted = wanted or now
+            if k == 0:
+                wanted, statistics = now, {name: own[to].detach().double() for name, to in buffers.items()}
             largest_of = {name: torch.maximum(g.abs(), largest_of.get(name, g.abs())) for name, g in now.items()}
             optimizer.step()
     scale = 1.0 if about["dtype"] == "f32" else _NARROW
@@ -163,7 +186,11 @@ def check(model: torch.nn.Module, program_folder: str | Path, *, loss: Callable[
             clear = (wanted[to].abs() > _NOISE * largest) | (largest_of[to] == 0)
             end, moved = own[to].detach().double(), float((own[to].detach().double() - before[to]).norm())
             rows.append((f"update of {to}", float(((after[name] - end) * clear).norm()) / max(moved, 1e-30), scale * _UPDATE))
-    result = Check(rows, losses)
+    rows += [(f"statistic {buffers[name]}", distance(moved_once[name], of), scale * _UPDATE) for name, of in sorted(statistics.items())]
+    defaults = [name for name, p in inspect.signature(model.forward).parameters.items()
+                if isinstance(p.default, (bool, int, float)) and name not in constants[0] and plain(name) not in fed[0]]
+    result = Check(rows, losses, f"forward() has its defaults of {', '.join(defaults)} here: where the export was given others, put them "
+                   "into batches, which take what example_inputs do" if defaults else "")
     print(result)
     return result
 

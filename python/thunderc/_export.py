@@ -7,6 +7,7 @@ import io
 import linecache
 import logging
 import re
+import shlex
 import shutil
 import traceback
 import unittest.mock
@@ -153,7 +154,7 @@ def _said(error: BaseException) -> tuple[str, str]:
         return (f"what is computed here depends on a tensor's numbers{place}",
                 "choose with torch.where instead of `if`, keep sizes known, or move the decision out of forward()")
     lines = [line.strip(" -") for line in text.splitlines() if line.strip(" -")] or [""]
-    if "Suggested fixes" in text:
+    if "Suggested fixes" in text or lines[0].startswith("Constraints violated"):  # the first line names the dimension alone
         return f"{lines[min(1, len(lines) - 1)]}{place}", "dynamic=False exports the sizes of the example"
     return f"{type(error).__name__}: {lines[0]}{place}", "torch.export has to be able to trace the model with these inputs"
 
@@ -199,6 +200,26 @@ def _program(module: torch.nn.Module, inputs: dict[str, Any], dynamic: Any, long
     raise ExportError(f"the model cannot be exported: {reason}\nhelp: {remedy}") from failed[-1]
 
 
+def _flags(program: torch.export.ExportedProgram, inputs: Mapping[str, Any]) -> str:
+    """What binds open dimensions to the example's sizes. The file has torch's own symbols in the place of their names."""
+    tensors, sizes, made_of = tensors_of(inputs), dict[str, tuple[int, int]](), dict[str, set[str]]()
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in tensors:
+            for axis, size in enumerate(node.meta["val"].shape):
+                if isinstance(size, torch.SymInt):
+                    dim = str(size.node.expr).replace(" ", "")
+                    sizes.setdefault(dim, (axis, tensors[node.name].shape[axis]))
+                    made_of[dim] = {str(of) for of in size.node.expr.free_symbols}
+    bound = [dim for dim in sizes if made_of[dim] == {dim} or not made_of[dim] & set(sizes)]  # s7+1 follows from s7
+    flags = []
+    for axis, flag in ((0, "batch"), (1, "seq")):
+        of = [dim for dim in bound if sizes[dim][0] == axis]
+        if len({sizes[dim][1] for dim in of}) == 1:  # the flag is about all of them
+            flags.append(f" --{flag} {sizes[of[0]][1]}")
+            bound = [dim for dim in bound if dim not in of]
+    return "".join(flags + [f" --dim {shlex.quote(f'{dim}={sizes[dim][1]}')}" for dim in bound])
+
+
 def _step(module: torch.nn.Module, inputs: Mapping[str, Any]) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
     """Results, and gradients of a sum of them in which each element has a weight of its own."""
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}  # the model's own stay as they are
@@ -212,6 +233,15 @@ def _step(module: torch.nn.Module, inputs: Mapping[str, Any]) -> tuple[list[torc
              for r in results if r.is_floating_point() and r.requires_grad]
     gradients = torch.autograd.grad(parts, list(own.values()), allow_unused=True) if parts and own else ()
     return results, {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(own.items(), gradients)}
+
+
+def _changed(module: torch.nn.Module, inputs: Mapping[str, Any]) -> list[str]:
+    """Buffers that forward() changes, but for statistics of batch norms, which programs move as well."""
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    with torch.no_grad():
+        torch.func.functional_call(module, buffers, (), dict(inputs))
+    return [name for name, buffer in module.named_buffers() if not torch.equal(buffer, buffers[name])
+            and name.split(".")[-1] not in ("running_mean", "running_var", "num_batches_tracked")]
 
 
 def distance(found: torch.Tensor, wanted: torch.Tensor, least: float = 1e-12) -> float:
@@ -319,10 +349,15 @@ def export(model: torch.nn.Module, example_inputs: Any, path: str | Path, *, los
     with trained(model, mode), plain_attention():
         step = _step(module, inputs)
         program, dims = _program(module, inputs, dynamic, longest, notes)
-        difference = _compare(*step, *_step(program.module(), inputs))
+        try:
+            found = _step(program.module(), inputs)
+        except RuntimeError as error:
+            changed = ", ".join(_changed(module, inputs))
+            raise ExportError(f"the exported graph cannot be run as the model was: {str(error).partition(chr(10))[0]}\nhelp: " +
+                              (f"forward() changes {changed}: leave that out, and make what depends on it an input" if changed else
+                               "forward() may depend on what is no input, or change what its gradient needs")) from error
+        difference = _compare(*step, *found)
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.export.save(program, path)
     notes += _copy_beside(model, path, source, tokenizer)
-    sizes = {dim: tensors_of(inputs)[name].shape[axis] for name, of in dims.items() for axis, dim in of.items()}
-    flags = [f" --{dim} {size}" if dim in ("batch", "seq") else f" --dim {dim}={size}" for dim, size in sizes.items()]
-    return Exported(path, program, dims, difference, notes, f"thunderc train {path}{''.join(flags)} -o {path.stem}-train/")
+    return Exported(path, program, dims, difference, notes, f"thunderc train {path}{_flags(program, inputs)} -o {path.stem}-train/")

@@ -220,6 +220,28 @@ class Package(unittest.TestCase):
         self.assertEqual(made.dynamic, {"x": {}})
         self.assertTrue(any(note.startswith("batch fixed at the example's size: ") for note in made.notes), made.notes)
 
+        violated = ("Constraints violated (seq)! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
+                    "  - Not all values of seq = L['ids'].size()[1] in the specified range seq <= 24 satisfy the generated guard L['ids'].size()[1] != 24.\n")
+        self.assertIn("!= 24", _export._said(ValueError(violated))[0])
+
+    def test_the_command_binds_what_is_open(self):
+        class Two(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = nn.Embedding(11, 6)
+
+            def forward(self, ids, other):
+                return (self.table(ids).mean(1) * self.table(other).sum(1)).mean()
+
+        inputs = torch.randint(0, 11, (3, 7)), torch.randint(0, 11, (3, 5))
+        made = thunderc.export(Two(), inputs, self.at / "two.pt2")
+        self.assertEqual(made.dynamic, {"ids": {0: "batch", 1: "seq"}, "other": {0: "batch", 1: "seq_2"}})
+        self.compiled(made, "--force")
+        auto = torch.export.Dim.AUTO
+        made = thunderc.export(Two(), inputs, self.at / "auto.pt2", dynamic={"ids": {0: auto, 1: auto}, "other": {0: auto}})
+        self.assertIn(" --batch 3 --seq 7 -o", made.command)
+        self.compiled(made, "--force")
+
     def test_the_authors_line_is_named(self):
         with self.assertRaises(thunderc.ExportError) as said:
             thunderc.export(Branching(), (torch.randn(5, 4),), self.at / "branching.pt2")
@@ -230,6 +252,19 @@ class Package(unittest.TestCase):
     def test_a_backward_that_an_export_loses(self):
         with self.assertRaisesRegex(thunderc.ExportError, "gradient of first.weight is another in the exported graph, by 6.7e-01"):
             thunderc.export(OwnBackward(), (torch.randn(5, 4),), self.at / "own.pt2")
+
+    def test_a_buffer_that_changes(self):
+        class Counting(Small):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("calls", torch.zeros(()))
+
+            def forward(self, x):
+                self.calls += 1
+                return super().forward(x) * self.calls
+
+        with self.assertRaisesRegex(thunderc.ExportError, r"cannot be run as the model was: .*\nhelp: forward\(\) changes calls: leave that out"):
+            thunderc.export(Counting(), (torch.randn(5, 4),), self.at / "counting.pt2")
 
     def test_the_name_is_the_function_however_it_is_imported(self):
         import thunderc.export
@@ -271,6 +306,25 @@ class Package(unittest.TestCase):
         done = subprocess.run([THUNDERC, "inspect", made.path, "--batch", "6", "--seq", "8", "--output", "parts.scores", "--loss", "mse"],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_the_loss_in_a_dictionary_and_numbers_that_are_constants(self):
+        class Scaled(Small):
+            def forward(self, x, y, scale=1.0, doubled=False):
+                scores = super().forward(x) * scale * (2 if doubled else 1)
+                return {"loss": F.cross_entropy(scores, y), "scores": scores}
+
+        model, inputs = Scaled(), {"x": torch.randn(6, 4), "y": torch.randint(0, 3, (6,)), "scale": 0.25, "doubled": True}
+        program = self.compiled(thunderc.export(model, inputs, self.at / "scaled.pt2"))
+        found = self.check(model, program, batches=[inputs])
+        self.assertTrue(found, str(found))
+        self.assertEqual([row[0] for row in found.rows if row[0].startswith("statistic")],
+                         ["statistic norm.running_mean", "statistic norm.running_var"])
+        wrong = self.check(model, program, batches=[{**inputs, "scale": 2.0}])
+        self.assertIn("loss of step 0", str(wrong))
+        self.assertIn("note: forward() has its defaults of scale, doubled here", str(self.check(model, program, steps=1)))
+        model.norm.momentum = 0.2
+        wrong = self.check(model, program, batches=[inputs])
+        self.assertRegex(str(wrong), "statistic norm.running_mean: .*\nstatistic norm.running_var: .*\n2 of [0-9]+ differ")
 
     def test_rounding_is_no_difference(self):
         model = Attention()
