@@ -69,11 +69,15 @@ TEST(Pt2Errors, NoJson) {
     Entries entries = entries_of(fixture("mlp/ep.logits.pt2"));
     entries[model_entry] = "{\"graph_module\": ";
     EXPECT_EQ(error_in_zip("json.pt2", entries),
-              "error: the entry model/models/model.json of json.pt2 is no valid JSON\n"
+              "error: the entry model/models/model.json of json.pt2 is no valid JSON, or larger than any program's\n"
               "help: save or copy the file again\n");
     entries[model_entry] = std::string(100000, '[');
     EXPECT_EQ(error_in_zip("json.pt2", entries),
-              "error: the entry model/models/model.json of json.pt2 is no valid JSON\n"
+              "error: the entry model/models/model.json of json.pt2 is no valid JSON, or larger than any program's\n"
+              "help: save or copy the file again\n");
+    entries[model_entry] = "[" + std::string(std::size_t{40} << 20U, ',') + "]";
+    EXPECT_EQ(error_in_zip("json.pt2", entries),
+              "error: the entry model/models/model.json of json.pt2 is no valid JSON, or larger than any program's\n"
               "help: save or copy the file again\n");
     entries[model_entry] = "[]";
     EXPECT_EQ(error_in_zip("json.pt2", entries),

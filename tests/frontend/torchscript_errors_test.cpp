@@ -185,6 +185,22 @@ TEST(TorchScriptErrors, CodeThatIsNone) {
     EXPECT_EQ(error_of_lines("    y = x" + std::string(100000, '.') + "\n"), wrong("a name is expected", 9));
 }
 
+// What is compiled in as numbers, or becomes an op for each, is bounded, whatever a line of code asks for.
+TEST(TorchScriptErrors, FewWordsThatAskForMuch) {
+    const auto error = [](const std::string& line) {
+        const std::string text = error_of_lines("    y = " + line + "\n    return x\n");
+        return text.substr(0, text.find('\n'));
+    };
+    EXPECT_EQ(error("torch.upsample_linear1d(torch.zeros([1, 1, 1048576]), [1048577], False, None)"),
+              "error: resizing 1048576 elements to 1048577 is not supported");
+    EXPECT_EQ(error("torch.slice_scatter(torch.zeros([1073741824]), torch.zeros([536870912]), 0, 0, 1073741824, 2)"),
+              "error: a write in steps of 2 to 1073741824 elements is not supported");
+    EXPECT_EQ(error("torch.diff(torch.zeros([1048576]), 1048575)"), "error: aten.diff.default 1048575 times");
+    EXPECT_EQ(error("torch.unbind(torch.zeros([1048576]))"), "error: aten.unbind.int of 1048576 elements");
+    EXPECT_EQ(error("torch.unfold(torch.zeros([1048576]), 0, 524288, 1)"),
+              "no error");  // of numbers that follow a rule
+}
+
 TEST(TorchScriptErrors, PicklesAreData) {
     const auto with = [](const std::string& pickle) {
         Entries entries = script_of("  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n    return x\n");

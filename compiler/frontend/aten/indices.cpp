@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "compiler/support/error.h"
+
 namespace thunderc::aten {
 
 Value wrapped_indices(Node& n, Value index, std::int64_t size) {
@@ -75,6 +77,10 @@ Value part_written(Builder& b, Value whole, Value part, std::int64_t axis, std::
         if (end < size) parts.push_back(b.slice(whole, axis, end, size));
         return parts.size() == 1 ? part : b.op("concat", parts, {{"axis", axis}});
     }
+    constexpr std::int64_t most = std::int64_t{1} << 24U;  // numbers, which are compiled in
+    if (size > most)
+        fail(fmt::format("a write in steps of {} to {} elements is not supported", step, size),
+             "write to elements that lie in order");
     std::vector<std::int64_t> from;
     for (std::int64_t k = 0; k < size; ++k)
         from.push_back(k >= begin && k < end && (k - begin) % step == 0 ? size + (k - begin) / step : k);

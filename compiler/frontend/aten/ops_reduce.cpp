@@ -245,6 +245,8 @@ void difference(Node& n) {
     all.push_back(n.tensor("self", dtype));
     if (n.has("append")) all.push_back(n.tensor("append", dtype));
     Value v = all.size() == 1 ? all[0] : b.op("concat", all, {{"axis", axis}});
+    constexpr std::int64_t most = 4096;  // each takes three ops
+    if (n.integer("n", 1) > most) n.fail(fmt::format("{} {} times", n.call().target, n.integer("n")));
     if (n.integer("n", 1) == 0) return n.give(n.tensor("self"));  // as it came
     const std::int64_t there = b.type(v).dims.empty() ? 0 : b.type(v).dims[static_cast<std::size_t>(axis)];
     for (std::int64_t k = 0; k < std::min(n.integer("n", 1), there); ++k) {

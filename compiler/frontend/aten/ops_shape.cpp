@@ -124,7 +124,7 @@ void select_op(Node& n) {
                 [=, &b](Value base, Value written) { return part_written(b, base, written, axis, at, at + 1, 1); });
 }
 
-constexpr std::int64_t most_parts = std::int64_t{1} << 20U;  // each is a value of its own
+constexpr std::int64_t most_parts = std::int64_t{1} << 16U;  // each is a value of its own
 
 // Where parts of a dimension end: by the size of each, by how many there are, by where they are cut.
 Dims ends_of_parts(Node& n, std::int64_t size) {
@@ -437,10 +437,9 @@ void unfolded_dimension(Node& n) {
         n.fail(fmt::format("windows of {} elements in steps of {} along {}", size, step, extent));
     if (type.dims.empty()) return n.give(n.b().reshape(n.tensor("self"), {1}));
     const std::int64_t count = (extent - size) / step + 1;
-    Tensor index(Type::tensor(DType::i64, {count, size}));
-    for (std::int64_t k = 0; k < count * size; ++k) index.i[static_cast<std::size_t>(k)] = k / size * step + k % size;
-    const Value v =
-        n.b().op("gather", {n.tensor("self"), n.b().constant(ConstExpr::dense(std::move(index)))}, {{"axis", axis}});
+    const ConstPtr index =
+        ConstExpr::affine(Type::tensor(DType::i64, {count, size}), 0, {static_cast<double>(step), 1});
+    const Value v = n.b().op("gather", {n.tensor("self"), n.b().constant(index)}, {{"axis", axis}});
     Dims permutation(static_cast<std::size_t>(type.rank()) + 1);
     std::iota(permutation.begin(), permutation.end(), 0);
     permutation.erase(permutation.begin() + axis + 1);

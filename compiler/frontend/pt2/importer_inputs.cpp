@@ -131,7 +131,7 @@ void Importer::import_inputs() {
         const std::optional<std::int64_t> value = evaluate(expression, symbols_);
         if (!value)
             fail(fmt::format("dimension {} of the input {} is {}, which nothing binds", dimension, declared[input].name,
-                             expression),
+                             expression.substr(0, 200)),
                  "export the model with a dimension of its own for it");
         bound.inputs[input].dims[dimension] = *value;
     }

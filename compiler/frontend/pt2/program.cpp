@@ -28,10 +28,34 @@ constexpr int deepest_json = 32;
          "save the model again, with torch.export.save(torch.export.export(model, args), \"model.pt2\")");
 }
 
+// Neither deeper nor of more values than any program: a value takes far more memory than its text.
+bool is_of_a_program(std::string_view text) {
+    constexpr std::size_t deepest = 500, most_values = std::size_t{1} << 24U;
+    std::size_t depth = 0, values = 0;
+    bool quoted = false;
+    for (std::size_t k = 0; k < text.size(); ++k) {
+        const char c = text[k];
+        if (c == '"') quoted = !quoted;
+        if (quoted && c == '\\') ++k;
+        if (quoted) continue;
+        if (c == '[' || c == '{') ++depth;
+        if ((c == ']' || c == '}') && depth > 0) --depth;
+        if (c == '[' || c == '{' || c == ',') ++values;
+        if (depth > deepest || values > most_values) return false;
+    }
+    return true;
+}
+
+// Discarded where it is none.
+json json_of(const std::string& text) {
+    return is_of_a_program(text) ? json::parse(text, nullptr, false) : json(json::value_t::discarded);
+}
+
 json parsed(const ZipArchive& archive, const std::string& entry) {
-    json out = json::parse(archive.text(entry), nullptr, false);
+    json out = json_of(archive.text(entry));
     if (out.is_discarded())
-        fail(fmt::format("the entry {} of {} is no valid JSON", entry, archive.path().string()),
+        fail(fmt::format("the entry {} of {} is no valid JSON, or larger than any program's", entry,
+                         archive.path().string()),
              "save or copy the file again");
     return out;
 }
@@ -392,7 +416,7 @@ std::vector<std::string> keys_of(const json& spec, std::size_t children) {
     std::vector<std::string> keys;
     if (spec.contains("context") && spec.at("context").is_string()) {
         const std::string text = spec.at("context").get<std::string>();
-        json context = json::parse(text, nullptr, false);
+        json context = json_of(text);
         if (context.is_array() && context.size() == 2 && context[0].is_array() && context[1].is_array())
             context = json(context[0]);
         if (context.is_array() && context.size() == children)
@@ -434,7 +458,7 @@ std::vector<std::string> output_names(const json& module_calls) {
     if (!root.is_object() || !root.contains("signature") || !root.at("signature").is_object()) return names;
     const json& signature = root.at("signature");
     if (!signature.contains("out_spec") || !signature.at("out_spec").is_string()) return names;
-    const json spec = json::parse(signature.at("out_spec").get<std::string>(), nullptr, false);
+    const json spec = json_of(signature.at("out_spec").get<std::string>());
     if (spec.is_array() && spec.size() == 2) add_leaves(spec[1], "", false, names, 0);
     return names;
 }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/frontend/shared/resize.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
+
+#include "compiler/support/error.h"
 
 namespace thunderc {
 namespace {
@@ -95,6 +99,10 @@ Value resized(Builder& b, const ResizeForm& form, const ResizedAxis& a, Value x,
         y = b.op("gather", {x, b.constant(ConstExpr::dense(Tensor::ints(from)))},
                  {{"axis", static_cast<std::int64_t>(axis)}});
     } else {
+        constexpr std::int64_t most_shares = std::int64_t{1} << 26U;  // the matrix is compiled in
+        if (a.out > most_shares / a.in)
+            fail(fmt::format("resizing {} elements to {} is not supported", a.in, a.out),
+                 "resize smaller parts, or to the nearest elements");
         const auto at = static_cast<std::ptrdiff_t>(axis);
         const std::int64_t outer = element_count(Dims(dims.begin(), dims.begin() + at));
         const std::int64_t inner = element_count(Dims(dims.begin() + at + 1, dims.end()));

@@ -18,7 +18,7 @@
 namespace thunderc {
 namespace {
 
-constexpr std::uint64_t most_text = std::uint64_t{1} << 30;
+constexpr std::uint64_t most_text = std::uint64_t{1} << 28;
 constexpr std::uint16_t deflated = 8;                           // a method
 constexpr std::uint64_t most_at_once = std::uint64_t{1} << 30;  // zlib counts in 32 bits
 
