@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "checkpoint/safetensors.h"
+#include "data/corpus.h"
 #include "data/fingerprint.h"
 #include "data/npy.h"
 #include "data/samples.h"
@@ -331,10 +332,20 @@ bool holds_tensors(const DataSource& source) {
     if (is_file(path) && path.ends_with(".npy"))
         fail_usage(cat("--data ", path, " is one tensor, and samples have one for each input"),
                    "name the folder with files of all of them, called INPUT.npy");
-    if (!is_folder(path)) return path.ends_with(".safetensors");
+    if (!is_folder(path)) {
+        if (!is_file(path)) static_cast<void>(MappedFile(path));  // fails, and says why
+        return path.ends_with(".safetensors");
+    }
     const std::vector<std::string> names = names_in(path);
-    const auto is_tokens = [](const std::string& name) { return name.ends_with(".bin"); };
-    return std::none_of(names.begin(), names.end(), is_tokens) && !shards_of(path).empty();
+    const auto is_of_tokens = [](const std::string& name) {
+        return name.ends_with(".bin") || name == corpus_list || name == unfinished_corpus_list;
+    };
+    if (std::any_of(names.begin(), names.end(), is_of_tokens)) return false;
+    if (shards_of(path).empty())
+        fail(cat("the folder ", path, " has no .bin file of tokens, and no .npy or .safetensors file of samples"),
+             "thunderc data pack FILE... -o corpus.bin makes one of tokens; of samples there is INPUT.npy for each "
+             "input");
+    return true;
 }
 
 std::unique_ptr<Samples> make_tensor_samples(const ProgramSpec& program, const Options& options,

@@ -433,7 +433,9 @@ TEST_F(TokenWindowsTest, RefuseWhatDoesNotFit) {
     options.data = path("empty");
     options.map = {{"x", "ones"}};
     EXPECT_EQ(error(), cat("error: the folder ", options.data,
-                           " has no .bin file\nhelp: thunderc data pack FILE... -o corpus.bin makes one"));
+                           " has no .bin file of tokens, and no .npy or .safetensors file of samples\n"
+                           "help: thunderc data pack FILE... -o corpus.bin makes one of tokens; of samples there is "
+                           "INPUT.npy for each input"));
 }
 
 // Columns that are looked up in tables of different sizes: each has its own range, and what is said names the table.

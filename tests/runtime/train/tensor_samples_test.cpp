@@ -323,6 +323,20 @@ TEST_F(FilesTest, AModelOfNumbersTrainsFromFiles) {
     }
 }
 
+// To a program that takes no tokens too: what is not there is no token.
+TEST_F(FilesTest, WhatIsNotThere) {
+    std::filesystem::create_directory(path("empty"));
+    for (const char* flag : {"--data ", "--eval-only --init random --eval-data "}) {
+        EXPECT_EQ(run("line_train", cat(flag, "none --steps 1 --quiet")).err,
+                  "error: no such file: none\nhelp: check the name of the file\n");
+        EXPECT_EQ(
+            run("line_train", cat(flag, "empty --steps 1 --quiet")).err,
+            "error: the folder empty has no .bin file of tokens, and no .npy or .safetensors file of samples\n"
+            "help: thunderc data pack FILE... -o corpus.bin makes one of tokens; of samples there is INPUT.npy for "
+            "each input\n");
+    }
+}
+
 // A number that is none of the model's ends the run in the step that has it, however far ahead it was read.
 TEST_F(FilesTest, AnErrorComesInItsStep) {
     std::filesystem::create_directory(path("set"));
