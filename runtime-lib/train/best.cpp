@@ -10,6 +10,7 @@
 #include "support/file.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "train/evaluation.h"
 #include "train/flags.h"
 
 namespace thunder {
@@ -25,25 +26,34 @@ std::int64_t BestEvaluation::named_step() const {
     return step != nullptr && step->is(Json::Kind::integer) ? step->integer : -1;
 }
 
-void BestEvaluation::begin(const Progress& progress) {
+std::string BestEvaluation::begin(const Progress& progress) {
     step_ = last_ = kept_ = -1;
     since_ = 0;
+    const auto kept = [&](const char* name) {
+        const auto at = progress.kept.find(name);
+        return at == progress.kept.end() ? std::string() : at->second;
+    };
+    if (const std::string text = kept("best_checkpoint"); !text.empty()) kept_ = std::atoll(text.c_str());
     // A checkpoint that was written before its loss was known does not say of itself that it is kept.
     if (named_step() == progress.step) kept_ = progress.step;
-    const auto kept = progress.kept.find("best_evaluation");
-    if (kept == progress.kept.end()) return;
     long long step = -1, since = 0, last = -1;
-    if (std::sscanf(kept->second.c_str(), "%lld %lf %lld %lld", &step, &loss_, &since, &last) != 4) return;
-    step_ = step;
-    since_ = since;
+    double loss = 0;
+    if (std::sscanf(kept("best_evaluation").c_str(), "%lld %lf %lld %lld", &step, &loss, &since, &last) != 4) return "";
     last_ = last;
-    const auto checkpoint = progress.kept.find("best_checkpoint");
-    if (checkpoint != progress.kept.end() && kept_ < 0) kept_ = std::atoll(checkpoint->second.c_str());
+    const std::string of = kept("best_evaluation_of");
+    if (is_asked() && evaluates(options_) && !of.empty() && of != evaluated_batches(options_)) {
+        last_ = -1;
+        return cat("warning: the checkpoint's evaluations were of other batches: which loss is the lowest, begins anew",
+                   kept_ < 0 ? std::string() : cat("; the checkpoint of step ", kept_, " stays until one is kept"));
+    }
+    step_ = step;
+    loss_ = loss;
+    since_ = since;
+    return "";
 }
 
 bool BestEvaluation::add(const EvaluationReport& report, Progress& progress) {
-    const bool asked = options_.keep_best || options_.early_stop > 0;
-    if (!asked || report.step <= last_) return false;
+    if (!is_asked() || report.step <= last_) return false;
     last_ = report.step;
     // A loss that is no number is lower than none.
     const bool better = std::isfinite(report.loss) && (step_ < 0 || report.loss < loss_);
@@ -56,6 +66,7 @@ bool BestEvaluation::add(const EvaluationReport& report, Progress& progress) {
         kept_ = step_;
         progress.kept["best_checkpoint"] = cat(kept_);
     }
+    progress.kept["best_evaluation_of"] = evaluated_batches(options_);
     progress.kept["best_evaluation"] = cat(step_, " ", loss_, " ", since_, " ", last_);
     return better;
 }

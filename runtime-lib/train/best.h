@@ -18,8 +18,9 @@ class BestEvaluation {
   public:
     explicit BestEvaluation(const Options& options) : options_(options) {}
 
-    // What was so far, as the run stands in `progress`.
-    void begin(const Progress& progress);
+    // What was so far, as the run stands in `progress`. Losses of other batches are none to compare with: then it
+    // begins anew, and a line says so.
+    std::string begin(const Progress& progress);
 
     // True: its loss is lower than all before. Into what a checkpoint keeps. One that was counted already, before a run
     // that goes on stopped, is not again.
@@ -39,6 +40,7 @@ class BestEvaluation {
     void name(const std::string& checkpoint, CheckpointWriter& writer, const World& world) const;
 
   private:
+    bool is_asked() const { return options_.keep_best || options_.early_stop > 0; }
     std::int64_t named_step() const;
 
     const Options& options_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/fingerprint.h"
+#include "data/mixture.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -17,6 +19,11 @@ Options options_of_evaluation(Options options) {
     options.steps = 0;
     options.seed = 0;  // the same batches, whatever the run's
     return options;
+}
+
+std::string evaluated_batches(const Options& options) {
+    const std::string data = options.eval_data.empty() ? "" : sample_of_data(options_of_evaluation(options));
+    return cat(data, sample_of_all(options.eval_feed), ", ", options.eval_batches, " batches");
 }
 
 std::int64_t eval_every(const Options& options) {

@@ -55,6 +55,9 @@ class Evaluation {
 // Those of a run over the batches that are evaluated.
 Options options_of_evaluation(Options options);
 
+// Which batches those are, as far as some pages of the files tell; of no run that evaluates nothing.
+std::string evaluated_batches(const Options& options);
+
 // Whether one is asked for; steps between two.
 bool evaluates(const Options& options);
 std::int64_t eval_every(const Options& options);

@@ -193,7 +193,8 @@ std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& 
 }
 
 void tell_notes(const std::vector<std::string>& notes, Console& console) {
-    for (const std::string& note : notes) note.starts_with("warning") ? console.alarm(note) : console.line(note);
+    for (const std::string& note : notes)
+        if (!note.empty()) note.starts_with("warning") ? console.alarm(note) : console.line(note);
 }
 
 DataStart data_start_of(const Progress& progress, const std::string& checkpoint) {

@@ -235,7 +235,7 @@ struct Trainer::State {
             last_checkpoint = checkpoints.back();
             saved_step = progress.step;
             bad_steps.begin(progress);
-            best.begin(progress);
+            tell_notes({best.begin(progress)}, console);
             if (progress.ema == 0) average.begin(arenas.parameters, stream);
             last = last_step(program, options, cut, progress);
             if (options.eval_only) return;

@@ -493,6 +493,26 @@ TEST_F(BestTest, ACheckpointThatWasWrittenAnywayIsNamed) {
     }
 }
 
+// What is learned by heart has a low loss, which no other batches come to.
+TEST_F(BestTest, LossesOfOtherBatchesAreNotCompared) {
+    const std::string of_feed =
+        "--feed feed.safetensors --eval-every 2 --lr 0.05 --schedule constant --warmup 4 "
+        "--seed 4 --quiet --checkpoint c --keep 1 --keep-best --early-stop 50 ";
+    expect_success(run("words_train", of_feed + "--eval-feed feed.safetensors --steps 40"));
+    const nlohmann::json before = nlohmann::json::parse(read_file(path("c/best.json")));
+    const std::string best = before.at("checkpoint");
+    // The same again is said nothing of.
+    expect_success(run("words_train", of_feed + "--eval-feed feed.safetensors --steps 40 --resume"));
+    const Outcome other = run("words_train", of_feed + "--eval-feed other.safetensors --steps 44 --resume");
+    EXPECT_EQ(other.status, 0);
+    EXPECT_EQ(other.err,
+              "warning: the checkpoint's evaluations were of other batches: which loss is the lowest, begins "
+              "anew; the checkpoint of step 40 stays until one is kept\n");
+    const nlohmann::json after = nlohmann::json::parse(read_file(path("c/best.json")));
+    EXPECT_EQ(best, "step-00000040");
+    EXPECT_GT(after.at("eval_loss").get<double>(), 2 * before.at("eval_loss").get<double>());
+}
+
 TEST_F(BestTest, ARunEndsWhereTheLossFallsNoMore) {
     expect_success(run("words_train", overfitting + "--steps 60 --checkpoint c --early-stop 3 --log a.jsonl"));
     const auto losses = evaluated("a.jsonl");
