@@ -162,6 +162,17 @@ void note_average(const Progress& before, const Options& options, std::vector<st
     }
 }
 
+// What a command has that begins a run and goes on with it, as a requeued job's.
+void note_init(const Options& options, std::vector<std::string>& notes) {
+    std::string also;
+    if (!options.save.empty() || !options.save_ema.empty()) also = ", and for the names of --save";
+    if (!options.save_adapter.empty()) also += ", and for the base that --save-adapter names";
+    if (!options.init.empty())
+        notes.push_back(cat("note: parameters are the checkpoint's: --init is for a run that begins", also));
+    if (!options.init_adapter.empty())
+        notes.emplace_back("note: adapters are the checkpoint's: --init-adapter is for a run that begins");
+}
+
 }  // namespace
 
 void begin_progress(Progress& progress, const ProgramSpec& program, const Options& options, std::int64_t rows) {
@@ -184,11 +195,7 @@ std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& 
     note_average(before, options, notes);
     note_loss_scale(before, options, notes);
     note_options(before, progress.made_by, options, notes);
-    for (const auto& [name, value] : {std::pair("--init", &options.init), {"--init-adapter", &options.init_adapter}})
-        if (!value->empty())
-            notes.push_back(cat(
-                "note: parameters are the checkpoint's: ", name, " is for a run that begins",
-                name == std::string_view("--init") && !options.save.empty() ? ", and for the names of --save" : ""));
+    note_init(options, notes);
     return notes;
 }
 
