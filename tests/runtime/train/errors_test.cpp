@@ -102,6 +102,7 @@ TEST_F(ErrorsTest, OfFeedsOfOtherTypes) {
     expect_failure("line_train", "--feed x.safetensors --quiet",
                    "error: x.safetensors: kind_0 holds numbers that kind (I32) cannot\nhelp: write numbers from "
                    "-2147483648 to 2147483647");
+    write_file(path("x.bin"), "any");
     expect_failure("line_train", "--data x.bin --quiet",
                    "error: none of the inputs of line takes the tokens of --data, which are whole numbers [batch, "
                    "positions]\nhelp: --feed FILE has batches of any numbers");
