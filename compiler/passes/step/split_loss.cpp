@@ -297,9 +297,9 @@ class Splitter {
             "of {}, {}the loss of all rows at once. {}",
             added_ ? "the sum as it is given" : "the model's own loss", one ? "it" : "such terms",
             sums > 0 ? "which is smaller than " : "which is not ",
-            sums > 0 && others == 0
-                ? "Divide by the number of rows in the model, so that it is a mean, to have the same"
-                : "For the same, give the whole batch with --batch");
+            sums > 0 && others == 0 ? "Divide by the number of rows in the model, so that it is a mean, to have the "
+                                      "same; one that does so is"
+                                    : "For the same, give the whole batch with --batch");
         return out;
     }
 

@@ -154,7 +154,7 @@ func @main(%x: f32[2,3] input "x" {batched}) -> (%m "loss") {
               "warning loss at value: is a sum over the batch's rows. In one batch on one rank that is the model's own "
               "loss; with --grad-accum or several ranks a step takes the mean over these of it, which is smaller than "
               "the loss of all rows at once. Divide by the number of rows in the model, so that it is a mean, to have "
-              "the same\n");
+              "the same; one that does so is\n");
     // On one rank nothing has to be done.
     Report one;
     add_loss(parse_module(R"(module "m" values
@@ -237,7 +237,8 @@ TEST(AddLoss, SaysWhatALossIs) {
             "the mean over these of {}, which is {} the loss of all rows at once. {}\n",
             what, than, help);
     };
-    const char* mean_help = "Divide by the number of rows in the model, so that it is a mean, to have the same";
+    const char* mean_help =
+        "Divide by the number of rows in the model, so that it is a mean, to have the same; one that does so is";
     const std::string sum = "is a sum over the batch's rows" + averaged("it", "smaller than", mean_help);
     const std::string no_mean =
         "is no mean over the batch" + averaged("it", "not", "For the same, give the whole batch with --batch");
