@@ -3,9 +3,16 @@
 
 #include <algorithm>
 
+#include "device/api.h"
 #include "optim/average.h"
 
 namespace thunder {
+
+namespace {
+
+constexpr std::size_t swapped_at_once = std::size_t{4} << 20;  // bytes
+
+}  // namespace
 
 WeightAverage::WeightAverage(const ProgramSpec& program, double decay, std::span<const ParameterSegment> segments)
     : decay_(decay), segments_(segments) {
@@ -20,8 +27,9 @@ std::size_t WeightAverage::bytes() const {
     return decay_ > 0 ? static_cast<std::size_t>(end) * sizeof(float) : 0;
 }
 
-void WeightAverage::allocate(Device& device) {
+void WeightAverage::allocate(Device& device, bool swaps) {
     memory_ = device.allocate(bytes());
+    if (swaps) room_ = device.allocate(std::min(swapped_at_once, bytes()));
 }
 
 void WeightAverage::begin(const std::byte* parameters, Stream& stream) {
@@ -36,6 +44,16 @@ void WeightAverage::update(const std::byte* parameters, Stream& stream) {
 
 void WeightAverage::update(const std::byte* parameters, const float* part, Stream& stream) {
     move(parameters, 1, part, stream);
+}
+
+void WeightAverage::swap(std::byte* parameters, Stream& stream) const {
+    const std::size_t all = memory_.bytes();
+    for (std::size_t at = 0; at < all; at += swapped_at_once) {
+        const std::size_t part = std::min(swapped_at_once, all - at);
+        copy(room_.data(), memory_.data() + at, part, stream);
+        copy(memory_.data() + at, parameters + at, part, stream);
+        copy(parameters + at, room_.data(), part, stream);
+    }
 }
 
 void WeightAverage::move(const std::byte* parameters, double part, const float* part_of_step, Stream& stream) {

@@ -25,7 +25,8 @@ class WeightAverage {
     double decay() const { return decay_; }
     // Of the device, beside the program's arenas; 0 where this rank holds nothing that trains.
     std::size_t bytes() const;
-    void allocate(Device& device);
+    // `swaps`: with room for that.
+    void allocate(Device& device, bool swaps);
     // Laid out like the first part of the parameter arena, which is what trains.
     std::byte* arena() const { return memory_.data(); }
 
@@ -38,6 +39,8 @@ class WeightAverage {
     // The same where the device knows whether the step was taken: `part` of it, on the device.
     void update(const std::byte* parameters, const float* part, Stream& stream);
     bool has_begun() const { return parts_; }
+    // The average is where the parameters were, which are of f32 too, and they where it was; and the other way round.
+    void swap(std::byte* parameters, Stream& stream) const;
 
   private:
     void move(const std::byte* parameters, double part, const float* part_of_step, Stream& stream);
@@ -45,7 +48,7 @@ class WeightAverage {
     double decay_;
     DType dtype_ = DType::f32;  // of the parameters
     std::span<const ParameterSegment> segments_;
-    Memory memory_;
+    Memory memory_, room_;
     bool parts_ = false;  // the first step was taken whole
 };
 

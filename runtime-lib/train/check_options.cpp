@@ -73,18 +73,32 @@ void check_data(const Options& o) {
         fail_usage("--long-documents is about documents that are a row each", "add --documents one, or leave it away");
 }
 
+DType stepped_dtype(const ProgramSpec& program) {
+    const auto trained = std::find_if(program.parameters.begin(), program.parameters.end(),
+                                      [](const ParameterSpec& p) { return p.trainable; });
+    return trained == program.parameters.end() ? DType::f32 : trained->dtype;
+}
+
 void check_evaluation(const Options& o, const ProgramSpec& program) {
     if (!evaluates(o)) {
-        if (o.eval_only || o.eval_batches > 0 || o.eval_every > 0 || o.keep_best || o.early_stop > 0)
+        if (o.eval_only || o.eval_batches > 0 || o.eval_every > 0 || o.keep_best || o.early_stop > 0 || o.eval_ema)
             fail_usage(cat(o.eval_only          ? "--eval-only"
                            : o.eval_batches > 0 ? "--eval-batches"
                            : o.eval_every > 0   ? "--eval-every"
                            : o.keep_best        ? "--keep-best"
+                           : o.eval_ema         ? "--eval-ema"
                                                 : "--early-stop",
                            " has nothing to evaluate"),
                        "add --eval-data PATH for packed tokens, or --eval-feed FILE for fixed batches");
         return;
     }
+    if (o.eval_ema && o.ema == 0)
+        fail_usage("--eval-ema evaluates the average of the weights, and none is kept",
+                   "add --ema DECAY, such as 0.999");
+    if (o.eval_ema && stepped_dtype(program) != DType::f32)
+        fail_usage(cat("--eval-ema is of programs whose parameters are f32, as their average is, and those that ",
+                       program.name, " trains are ", name_of(stepped_dtype(program))),
+                   "evaluate what --save-ema wrote: --init FILE --eval-only");
     if (o.keep_best && o.checkpoint.empty())
         fail_usage("--keep-best is about checkpoints, and none are written", "add --checkpoint DIR");
     if (!o.eval_data.empty() && !o.eval_feed.empty())
@@ -167,9 +181,7 @@ void check_options(const Options& o, const ProgramSpec& program) {
         fail_usage(cat(o.loss_scale_start > 0 ? "--loss-scale-start" : "--loss-scale-interval",
                        " is about a dynamic scale of the loss, and --loss-scale is ", loss_scale_text(o)),
                    "add --loss-scale dynamic, or leave it away");
-    const auto trained = std::find_if(program.parameters.begin(), program.parameters.end(),
-                                      [](const ParameterSpec& p) { return p.trainable; });
-    const DType stepped = trained == program.parameters.end() ? DType::f32 : trained->dtype;
+    const DType stepped = stepped_dtype(program);
     if (o.stochastic_rounding && stepped != DType::bf16)
         fail_usage(cat("--stochastic-rounding is about parameters in bf16, and those that ", program.name,
                        " trains are ", name_of(stepped)),

@@ -8,6 +8,7 @@
 #include "data/mixture.h"
 #include "support/error.h"
 #include "support/text.h"
+#include "train/states.h"
 
 namespace thunder {
 
@@ -23,11 +24,19 @@ Options options_of_evaluation(Options options) {
 
 std::string evaluated_batches(const Options& options) {
     const std::string data = options.eval_data.empty() ? "" : sample_of_data(options_of_evaluation(options));
-    return cat(data, sample_of_all(options.eval_feed), ", ", options.eval_batches, " batches");
+    return cat(data, sample_of_all(options.eval_feed), ", ", options.eval_batches, " batches",
+               options.eval_ema ? ", of the average" : "");
 }
 
 std::int64_t eval_every(const Options& options) {
     return options.eval_every > 0 ? options.eval_every : 100;
+}
+
+void swap_average(const ProgramSpec& program, const Options& options, const WeightAverage& average,
+                  const TrainingArenas& arenas, Stream& stream) {
+    if (!options.eval_ema) return;
+    average.swap(arenas.parameters, stream);
+    make_narrow_copies(program, arenas, stream);
 }
 
 bool evaluates(const Options& options) {

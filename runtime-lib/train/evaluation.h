@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "data/batch_source.h"
+#include "train/arenas.h"
+#include "train/average.h"
 #include "train/batch_loader.h"
 #include "train/log.h"
 #include "train/options.h"
@@ -57,6 +59,10 @@ Options options_of_evaluation(Options options);
 
 // Which batches those are, as far as some pages of the files tell; of no run that evaluates nothing.
 std::string evaluated_batches(const Options& options);
+
+// With --eval-ema: the average of the weights takes their place, and they its; and the other way round.
+void swap_average(const ProgramSpec& program, const Options& options, const WeightAverage& average,
+                  const TrainingArenas& arenas, Stream& stream);
 
 // Whether one is asked for; steps between two.
 bool evaluates(const Options& options);

@@ -26,7 +26,15 @@ struct StepInFlight {
 
 // Of a stream of communication.
 struct Joint {
-    Event fork, join;
+    Event fork, joined;
+
+    // `stream` goes on behind what the other one has been told so far, which the other one does behind `stream`.
+    void join(Stream& stream, Stream& other) {
+        stream.record(fork);
+        other.wait(fork);
+        other.record(joined);
+        stream.wait(joined);
+    }
 };
 
 // What ranks tell one another of a step.

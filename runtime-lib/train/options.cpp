@@ -221,6 +221,8 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
         "batches of an evaluation, each of a step's rows (default: 10, or all that --eval-feed has)",
         count(&Options::eval_batches, 1));
     add_best_flags(flags);
+    add("eval-ema", "", "evaluate the average of the weights that --ema keeps, in place of the weights",
+        flag(&Options::eval_ema));
     add("eval-only", "", "evaluate the parameters of --init or --resume, print the loss as JSON, and train nothing",
         flag(&Options::eval_only));
 

@@ -97,6 +97,7 @@ struct Options {
     std::int64_t eval_every = 0;       // 0: 100
     std::int64_t eval_batches = 0;     // 0: all of a feed, ten of tokens
     bool eval_only = false;
+    bool eval_ema = false;        // the average of weights, in place of the weights
     bool keep_best = false;       // the checkpoint of the lowest loss
     std::int64_t early_stop = 0;  // evaluations without a lower loss that end the run; 0: never
 

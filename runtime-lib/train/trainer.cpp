@@ -82,7 +82,7 @@ struct Trainer::State {
             memory[i] = device.allocate(sizes[i]);
             *place_of(arenas, static_cast<Arena>(i)) = memory[i].data();
         }
-        average.allocate(device);
+        average.allocate(device, options.eval_ema);
         const StepNumbers numbers(program, options);
         const std::size_t step_bytes = numbers.bytes();
         scalar_memory = device.allocate(step_bytes);
@@ -520,6 +520,7 @@ bool Trainer::begin_evaluation() {
     // Where a run goes on, what was due behind its last step may not have been done, and the log has lost it.
     if (!s.options.eval_only && !s.evaluation->is_due(step, s.last)) return false;
     if (!s.settle()) return false;
+    swap_average(s.program, s.options, s.average, s.arenas, s.stream);
     s.evaluated_step = step;
     s.evaluation_began = steady_ms();
     s.waiting.emplace(s.console, "evaluating", static_cast<double>(s.evaluation->loads()));
@@ -535,15 +536,8 @@ bool Trainer::begin_evaluation() {
 
 void Trainer::join_streams() {
     State& s = *state_;
-    for (std::size_t k = 0; k < s.streams.size(); ++k) {
-        Stream& other = *s.communication[k];
-        if (&other == &s.stream) continue;
-        Joint& joint = s.joints[k];
-        s.stream.record(joint.fork);
-        other.wait(joint.fork);
-        other.record(joint.join);
-        s.stream.wait(joint.join);
-    }
+    for (std::size_t k = 0; k < s.streams.size(); ++k)
+        if (s.communication[k] != &s.stream) s.joints[k].join(s.stream, *s.communication[k]);
 }
 
 void Trainer::end_evaluation() {
@@ -557,6 +551,7 @@ void Trainer::end_evaluation() {
             "look at the labels of --eval-feed");
     Evaluation::Sums sums = Evaluation::sums(read);
     if (!s.world.is_alone()) s.communicator->all_reduce_sum(sums, "the loss of the evaluation");
+    swap_average(s.program, s.options, s.average, s.arenas, s.stream);
     EvaluationReport report = s.evaluation->report(read, sums);
     report.step = s.progress.step;
     report.ms = steady_ms() - s.evaluation_began;

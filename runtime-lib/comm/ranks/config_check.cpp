@@ -123,6 +123,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
         {"--eval-every", cat(o.eval_every)},
         {"--eval-batches", cat(o.eval_batches)},
         {"--eval-only", yes(o.eval_only)},
+        {"--eval-ema", yes(o.eval_ema)},
         {"the checkpoint that it goes on from", o.resume ? sample_of_checkpoint(checkpoint) : ""},
         {"the parameters that it starts from", o.resume ? "" : sample_of_tensors(initial_weights(o))},
         {"--map", map},

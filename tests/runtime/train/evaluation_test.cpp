@@ -138,6 +138,31 @@ TEST_F(EvaluationTest, TakesTheSameTokensEachTime) {
     EXPECT_EQ(nlohmann::json::parse(few.out).at("eval_batches"), 20);  // 83 windows of 6, 4 a batch
 }
 
+// The average that --save-ema writes has the loss that is told of it, and the run is what it would have been.
+TEST_F(EvaluationTest, OfTheAverageOfTheWeights) {
+    const std::string constant = flags + " --schedule constant --warmup 0 --ema 0.5 ";
+    expect_success(run("words_train", constant + "--checkpoint a --save-ema a.ema"));
+    expect_success(run("words_train", constant + "--steps 3 --save-ema a.three"));
+    const std::string of_average = constant + "--eval-feed other.safetensors --eval-ema ";
+    expect_success(run("words_train", of_average + "--eval-every 3 --log b.jsonl --checkpoint b --save-ema b.ema"));
+    EXPECT_EQ(read_file(path("b.ema")), read_file(path("a.ema")));
+    EXPECT_EQ(read_file(path(file_of_step("b", 8))), read_file(path(file_of_step("a", 8))));
+    const auto loss_of = [&](const std::string& arguments) {
+        const Outcome outcome = run("words_train", "--eval-feed other.safetensors --eval-only --quiet " + arguments);
+        EXPECT_EQ(outcome.status, 0) << outcome.err;
+        return nlohmann::json::parse(outcome.out).at("eval_loss").get<double>();
+    };
+    const auto losses = evaluated("b.jsonl");
+    EXPECT_EQ(losses.at(3), loss_of("--init a.three"));
+    EXPECT_EQ(losses.at(8), loss_of("--init a.ema"));
+    EXPECT_EQ(losses.at(8), loss_of("--checkpoint b --resume --ema 0.5 --eval-ema"));
+    EXPECT_NE(losses.at(8), loss_of("--checkpoint b --resume"));
+    EXPECT_EQ(
+        run("words_train", flags + " --eval-feed other.safetensors --eval-ema").err,
+        "error: --eval-ema evaluates the average of the weights, and none is kept\nhelp: add --ema DECAY, such as "
+        "0.999\n");
+}
+
 TEST_F(EvaluationTest, SaysWhatIsWrong) {
     const auto error = [&](const std::string& options) {
         const Outcome outcome = run("words_train", options);
