@@ -11,13 +11,16 @@ import torch
 from thunderc._export import ExportError, export
 
 
-def example_of(model: Any, batch: int, seq: int, logits: bool) -> dict[str, torch.Tensor]:
+def example_of(model: Any, batch: int, seq: int, logits: bool, image_size: int | None = None) -> dict[str, torch.Tensor]:
     """Inputs of the model's kind, with labels where it has a loss of its own."""
     config, kind, main = model.config, type(model).__name__, getattr(model, "main_input_name", "input_ids")
-    if main == "input_ids":
-        out = {main: torch.randint(0, config.get_text_config().vocab_size, (batch, seq))}
-    elif main == "pixel_values":
-        size = config.image_size
+    text = config.get_text_config()
+    if main == "input_ids" and hasattr(text, "vocab_size"):
+        out = {main: torch.randint(0, text.vocab_size, (batch, seq))}
+    elif main == "pixel_values" and hasattr(config, "num_channels"):
+        size = image_size or getattr(config, "image_size", None)
+        if size is None:
+            raise ExportError(f"the configuration does not say which images {kind} takes\nhelp: --image-size N, the height and the width")
         out = {main: torch.randn(batch, config.num_channels, *(size if isinstance(size, (list, tuple)) else (size, size)))}
     else:
         raise ExportError(f"what {kind} takes as {main} is not known here\nhelp: call thunderc.export in Python, which takes any inputs")
@@ -26,8 +29,10 @@ def example_of(model: Any, batch: int, seq: int, logits: bool) -> dict[str, torc
     by_token = main == "input_ids" and kind.endswith(("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForTokenClassification",
                                                       "ForConditionalGeneration", "ForPreTraining"))
     if not logits and (by_row or by_token):
-        classes = config.num_labels if kind.endswith("Classification") else config.get_text_config().vocab_size
-        out["labels"] = torch.randint(0, classes, (batch,) if by_row else (batch, seq))
+        classes = config.num_labels if kind.endswith("Classification") else text.vocab_size
+        # Of a decoder behind an encoder another length, so that the two are not taken for one.
+        tokens = max(seq // 2, 2) if getattr(config, "is_encoder_decoder", False) else seq
+        out["labels"] = torch.randint(0, classes, (batch,) if by_row else (batch, tokens))
     return out
 
 
@@ -43,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--static", action="store_true", help="with the sizes of --batch and --seq alone")
     for name, default in (("batch", 2), ("seq", 16)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"size of the example (default: {default})")
+    parser.add_argument("--image-size", type=int, metavar="N", help="height and width of images (default: the configuration's)")
     given = parser.parse_args(arguments)
     if not (given.folder / "config.json").is_file():  # transformers would look for it on the network
         parser.error(f"{given.folder} has no config.json")
@@ -52,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ExportError(f"{given.folder}/config.json names no class of transformers: {architecture or 'none'}\n"
                               "help: load the model in Python, and give it to thunderc.export")
         model = getattr(transformers, architecture).from_pretrained(given.folder)
-        made = export(model, example_of(model, given.batch, given.seq, given.logits), given.output, dynamic=not given.static,
+        made = export(model, example_of(model, given.batch, given.seq, given.logits, given.image_size), given.output, dynamic=not given.static,
                       mode="eval" if given.eval else "train", source=given.folder)
     except ExportError as error:
         print(f"error: {error}", file=sys.stderr)

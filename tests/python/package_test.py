@@ -4,7 +4,7 @@
   THUNDERC=build/thunderc python tests/python/package_test.py [-k PATTERN]
 
 Exits with 77 where torch or safetensors is absent. Programs are built with the options of cmake in THUNDERC_CMAKE."""
-import dataclasses, os, shlex, subprocess, sys, tempfile, unittest
+import dataclasses, importlib.util, os, shlex, subprocess, sys, tempfile, types, unittest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -273,6 +273,30 @@ class Package(unittest.TestCase):
         said = subprocess.run([sys.executable, "-m", "thunderc.export", "--help"], capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "python")})
         self.assertTrue(said.stdout.startswith("usage: python -m thunderc.export"), said.stderr)
+
+    def test_examples_of_the_command(self):
+        spec = importlib.util.spec_from_file_location("command", Path(__file__).parents[2] / "python" / "thunderc" / "export.py")
+        command = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(command)
+
+        def shapes(kind, takes, asked=None, **config):
+            config = types.SimpleNamespace(**config)
+            config.get_text_config = lambda: config
+            model = type(kind, (), {"main_input_name": takes, "config": config})()
+            return {name: list(of.shape) for name, of in command.example_of(model, 2, 16, False, asked).items()}
+
+        images = {"num_channels": 3, "num_labels": 4}
+        self.assertEqual(shapes("AnyForImageClassification", "pixel_values", 8, **images), {"pixel_values": [2, 3, 8, 8], "labels": [2]})
+        self.assertEqual(shapes("AnyForImageClassification", "pixel_values", image_size=(4, 6), **images)["pixel_values"], [2, 3, 4, 6])
+        with self.assertRaisesRegex(thunderc.ExportError, "does not say which images AnyForImageClassification takes\nhelp: --image-size N"):
+            shapes("AnyForImageClassification", "pixel_values", **images)
+        # Lengths that are equal would be one dimension.
+        self.assertEqual(shapes("AnyForConditionalGeneration", "input_ids", vocab_size=11, is_encoder_decoder=True),
+                         {"input_ids": [2, 16], "labels": [2, 8]})
+        self.assertEqual(shapes("AnyForCausalLM", "input_ids", vocab_size=11), {"input_ids": [2, 16], "labels": [2, 16]})
+        for takes in ("input_features", "input_ids", "pixel_values"):
+            with self.assertRaisesRegex(thunderc.ExportError, f"what Any takes as {takes} is not known here"):
+                shapes("Any", takes)
 
     def test_names_through_a_wrapper(self):
         own = ["first.weight", "last.weight"]
