@@ -103,6 +103,10 @@ void check_evaluation(const Options& o, const ProgramSpec& program) {
         fail_usage("--keep-best is about checkpoints, and none are written", "add --checkpoint DIR");
     if (!o.eval_data.empty() && !o.eval_feed.empty())
         fail_usage("--eval-data and --eval-feed exclude each other", "leave one of them away");
+    if (o.eval_only && !o.resume && !program.scaling.tensors.empty())
+        fail_usage(cat("--eval-only: products of ", program.name,
+                       " read numbers of eight bits, whose scales are in checkpoints, and weights alone have none"),
+                   "add --resume --checkpoint DIR, or compile without --fp8");
     if (!program.not_evaluated.why.empty())
         fail_usage(cat(program.name, " is not evaluated as it is: ", program.not_evaluated.why),
                    std::string(program.not_evaluated.help));

@@ -277,6 +277,15 @@ INSTANTIATE_TEST_SUITE_P(Programs, Fp8Ranks, testing::Values("dp", "fsdp"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A checkpoint of another recipe has other states.
+// Weights alone have no scales; by scales of 1 most numbers would be none.
+TEST_F(Fp8, EvaluatesCheckpointsAlone) {
+    const Outcome outcome =
+        program.train(init + " --eval-only --eval-feed '" + fixtures + "/autocast/feed_0.safetensors'");
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_NE(outcome.err.find("numbers of eight bits, whose scales are in checkpoints"), std::string::npos)
+        << outcome.err;
+}
+
 TEST_F(Fp8, RefusesCheckpointsOfOtherRecipes) {
     begin_anew("c_other");
     expect_trained(init + seed + " --steps 1 --checkpoint c_other");

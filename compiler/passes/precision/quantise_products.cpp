@@ -87,12 +87,16 @@ class BlockQuantiser {
             if (op.name == "linear")
                 forward(op);
             else if (op.name == "linear_backward_input")
-                backward_input(op);
+                backward_input(op, before, uses);
             else if (op.name == "linear_backward_weight")
                 backward_weight(op, before, uses);
             else
                 f_.ops.push_back(std::move(op));
         }
+        for (const auto& [dy, scope] : left_)
+            if (options_.weight_gradients && gradients_.contains(dy))
+                report_.declined("quantise_products", scope,
+                                 "the gradient of its weight is not added up as it is: that product stays in bf16");
         finish();
     }
 
@@ -137,9 +141,11 @@ class BlockQuantiser {
     }
 
     void declined(const Op& op, const std::string& why) {
-        const std::string where = op.provenance.scope.empty() ? "@" + f_.name : op.provenance.scope;
-        report_.declined("quantise_products", where, why);
-        tensors_.note_declined(where, why);
+        report_.declined("quantise_products", scope_of(op), why);
+        tensors_.note_declined(scope_of(op), why);
+    }
+    std::string scope_of(const Op& op) const {
+        return op.provenance.scope.empty() ? "@" + f_.name : op.provenance.scope;
     }
 
     // ---- states ----
@@ -330,15 +336,20 @@ class BlockQuantiser {
 
     std::string of_gradients() const { return fmt::format("{} times e4m3", thunderc::name_of(of_recipe_.gradient)); }
 
-    // dy is quantised once, for both products.
-    Copies gradient(const ScaledLayer& layer, Value dy) {
+    // dy is quantised once, for both products; of a layer that is frozen for the one that there is.
+    Copies gradient(const ScaledLayer& layer, Value dy, const Function& before, const Uses& uses) {
         const auto known = gradients_.find(dy);
         if (known != gradients_.end()) return known->second;
+        const auto is_read = [&](std::int32_t user) {
+            const Op& op = before.ops[static_cast<std::size_t>(user)];
+            return op.name == "linear_backward_weight" && op.operands[0] == dy && multiplies_codes(op, before, uses);
+        };
+        const std::vector<std::int32_t>& users = uses.users[dy.index];
         ScaledTensor& tensor = tensors_.get(layer, "gradient", of_recipe_.gradient);
-        return gradients_[dy] = quantise(tensor, {dy}, true, options_.weight_gradients, true);
+        return gradients_[dy] = quantise(tensor, {dy}, true, std::any_of(users.begin(), users.end(), is_read), true);
     }
 
-    void backward_input(Op& op) {
+    void backward_input(Op& op, const Function& before, const Uses& uses) {
         std::vector<Value> weights;
         for (std::size_t k = 0; k < backward_input_products(op.operands.size()); ++k)
             weights.push_back(op.operands[backward_input_weight(k)]);
@@ -347,7 +358,7 @@ class BlockQuantiser {
             f_.ops.push_back(std::move(op));
             return;
         }
-        const Codes dy = gradient(layer, op.operands[0]).plain;
+        const Codes dy = gradient(layer, op.operands[0], before, uses).plain;
         const Codes w = quantise(*tensors_.find(layer, "weight"), weights, false, true, false).transposed;
         linear_product(op, dy, w, operand_or_none(op, backward_input_residual), {});
         report_.done("quantise_products", op.provenance.scope, of_gradients());
@@ -363,16 +374,28 @@ class BlockQuantiser {
         return out;
     }
 
+    static std::size_t products_of(const Op& backward_weight) {
+        return backward_weight.results.size() / (backward_weight.attributes.boolean("bias", false) ? 2 : 1);
+    }
+    ScaledLayer layer_of_gradients(const Op& op, const Function& before, const Uses& uses) const {
+        const std::vector<Value> destination = destinations(op, products_of(op), before, uses);
+        return destination.size() == products_of(op) ? layer_of(destination) : ScaledLayer{};
+    }
+    bool multiplies_codes(const Op& op, const Function& before, const Uses& uses) const {
+        return options_.weight_gradients && op.operands.size() <= backward_weight_before &&
+               is_quantised_layer(layer_of_gradients(op, before, uses));
+    }
+
     void backward_weight(Op& op, const Function& before, const Uses& uses) {
-        const bool biases = op.attributes.boolean("bias", false);
-        const std::size_t n = biases ? op.results.size() / 2 : op.results.size();
-        const std::vector<Value> destination = destinations(op, n, before, uses);
-        const ScaledLayer layer = destination.size() == n ? layer_of(destination) : ScaledLayer{};
-        if (!options_.weight_gradients || op.operands.size() > backward_weight_before || !is_quantised_layer(layer)) {
+        if (!multiplies_codes(op, before, uses)) {
+            left_.emplace_back(op.operands[0], scope_of(op));
             f_.ops.push_back(std::move(op));
             return;
         }
-        const Codes dy = gradient(layer, op.operands[0]).transposed;
+        const bool biases = op.attributes.boolean("bias", false);
+        const std::size_t n = products_of(op);
+        const ScaledLayer layer = layer_of_gradients(op, before, uses);
+        const Codes dy = gradient(layer, op.operands[0], before, uses).transposed;
         const Codes x = quantise(*tensors_.find(layer, "input"), {op.operands[1]}, false, true, false).transposed;
         if (biases) bias_gradients(op, n);
         Op made = product("fp8_linear_backward_weight", op, f_.type(op.results[0]).dtype, dy, x, {});
@@ -438,6 +461,7 @@ class BlockQuantiser {
     std::vector<std::pair<Value, Value>> added_;          // arguments of the function, of the call
     std::vector<std::pair<ScaledTensor*, Value>> noted_;  // amaxes that the function gives
     std::map<Value, Copies> gradients_;                   // by dy
+    std::vector<std::pair<Value, std::string>> left_;     // dy of gradients of weights that stay as they are, and where
     std::map<Value, Value> replaced_;
 };
 

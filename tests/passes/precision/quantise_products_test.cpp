@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/precision/quantise_products.h"
 
+#include <algorithm>
+
 #include "compiler/support/error.h"
 #include "tests/passes/equal_programs.h"
 
@@ -198,6 +200,29 @@ TEST(QuantiseProducts, GradientsOfWeightsMayStayInBf16) {
     EXPECT_NE(layer.find("%dw = linear_backward_weight(%du, %x) {dtype = f32}"), std::string::npos) << layer;
     EXPECT_NE(layer.find("%dx = fp8_linear(%du_e5m2"), std::string::npos) << layer;
     EXPECT_EQ(layer.find("transposed = fp8_quantise"), std::string::npos) << layer;
+}
+
+// Where it is changed before it is added up, the gradient of the weight stays in bf16, and says so. dy has one copy
+// then.
+TEST(QuantiseProducts, AGradientHasTheCopiesThatProductsRead) {
+    const std::string dx = "%dx = linear_backward_input(%du, %w) : bf16[16,16]\n  ",
+                      dw = "%half = linear_backward_weight(%du, %x) {dtype = f32} : f32[32,16]\n"
+                           "  %dw = add(%half, %half) : f32[32,16]";
+    for (const std::string& backward_of : {dx + dw, dw + "\n  " + dx}) {
+        Report report;
+        const std::string layer = body_of(quantised(step(forward, backward_of), {}, &report), "layer_backward");
+        EXPECT_NE(layer.find("fp8_quantise(%up_gradient_scale, %up_gradient_amax, %du) {copies = \"plain\""),
+                  std::string::npos)
+            << layer;
+        EXPECT_NE(layer.find("%half = linear_backward_weight(%du, %x)"), std::string::npos) << layer;
+        EXPECT_EQ(std::count_if(report.notes.begin(), report.notes.end(),
+                                [](const Note& note) {
+                                    return note.text ==
+                                           "the gradient of its weight is not added up as it is: that product stays "
+                                           "in bf16";
+                                }),
+                  1);
+    }
 }
 
 // What the backward pass computes again has the codes that the forward pass had, and is noted once.
