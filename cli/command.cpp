@@ -227,9 +227,11 @@ void ModelOptions::add_to(CLI::App& app) {
            "with bf16: products of the linear layers of blocks are of eight bits, by Transformer Engine's recipe "
            "of this name")
         ->check(one_of(recipes));
-    app.add_option("--fp8-skip", compile.fp8_skip, "with --fp8: linear layers that stay in bf16, by their modules")
+    app.add_option("--fp8-skip", compile.fp8_skip,
+                   "with --fp8: linear layers that stay in bf16: so many at the ends of each stack, and those whose "
+                   "modules this is found in")
         ->check(not_empty())
-        ->type_name("REGEX");
+        ->type_name("[first=N,][last=N,]REGEX");
     app.add_option("--fp8-wgrad", compile.fp8_wgrad, "with --fp8: of the products that give gradients of weights")
         ->check(one_of({"fp8", "bf16"}))
         ->capture_default_str();
@@ -547,6 +549,14 @@ void ModelOptions::finish() {
         Diagnostic d;
         d.message = "--fsdp-reshard is of --fsdp and --hsdp alone";
         d.help = "with --dp each rank holds all parameters, and none are gathered: leave it away";
+        throw UsageError(std::move(d));
+    }
+    for (const auto& [given, flag] : {std::pair{!compile.fp8_skip.empty(), "--fp8-skip"},
+                                      {compile.fp8_wgrad != defaults.compile.fp8_wgrad, "--fp8-wgrad"}}) {
+        if (!given || !compile.fp8.empty()) continue;
+        Diagnostic d;
+        d.message = fmt::format("{} is about --fp8, which is not given", flag);
+        d.help = "add --fp8 delayed, for example, or leave it away";
         throw UsageError(std::move(d));
     }
     check_optimizer_choices(compile);

@@ -21,6 +21,7 @@
 #include "compiler/passes/layers/outline_blocks.h"
 #include "compiler/passes/layers/roll_repeats.h"
 #include "compiler/passes/plan/plan.h"
+#include "compiler/passes/precision/exempt_layers.h"
 #include "compiler/passes/precision/lower_precision.h"
 #include "compiler/passes/precision/quantise_products.h"
 #include "compiler/passes/raise/raise_embedding.h"
@@ -123,6 +124,8 @@ void add_layers(PassList& list, const CompileOptions& o) {
         });
     }
     if (o.transform == Transform::train) list.add("freeze_unreached", freeze_unreached);
+    if (!o.fp8.empty() && !o.fp8_skip.empty() && !reference_only(o))
+        list.require("exempt_layers", [o](Module m, Report& r) { return exempt_layers(std::move(m), o.fp8_skip, r); });
     if (!reference_only(o))
         list.add("merge_siblings",
                  merge_siblings);  // before differentiation, so that the backward pass is merged as well
@@ -241,7 +244,6 @@ std::vector<Pass> training_program(const CompileOptions& o) {
             options.recipe = parse_fp8_recipe(o.fp8).value();
             options.weight_gradients = o.fp8_wgrad == "fp8";
             options.ranks = o.mesh.communicates();
-            options.skip = o.fp8_skip;
             return quantise_products(std::move(m), options, r);
         });
     }

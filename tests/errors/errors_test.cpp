@@ -252,7 +252,22 @@ TEST_F(Errors, OfFp8) {
                    "  module: model.layers.{0..1}.self_attn.{q,k,v}_proj\nhelp: leave --fp8 out; docs/numerics.md says "
                    "which layers are taken");
     expect_failure(bf16 + "--fp8 delayed --fp8-skip '('",
-                   "--fp8-skip \"(\" is not a regular expression\nhelp: for example: --fp8-skip 'mlp\\.down_proj$'", 2);
+                   "--fp8-skip \"(\" is not a regular expression\nhelp: for example: --fp8-skip 'mlp\\.down_proj$', or "
+                   "first=1,last=2",
+                   2);
+    expect_failure(bf16 + "--fp8 delayed --fp8-skip first=0",
+                   "--fp8-skip \"first=0\": first=0 is no number of layers\nhelp: for example: --fp8-skip "
+                   "first=1,last=2",
+                   2);
+    expect_failure(bf16 + "--fp8 delayed --fp8-skip lm_heads",
+                   "--fp8-skip: 'lm_heads' names no linear layer\nhelp: thunderc inspect lists the modules; for "
+                   "example: --fp8-skip 'mlp\\.down_proj$', or first=1,last=2");
+    for (const std::string flag : {"--fp8-skip lm_head", "--fp8-wgrad bf16"})
+        expect_failure(bf16 + flag,
+                       flag.substr(0, flag.find(' ')) +
+                           " is about --fp8, which is not given\nhelp: add --fp8 delayed, for example, or leave it "
+                           "away",
+                       2);
 }
 
 TEST_F(Errors, OfChosenParameters) {

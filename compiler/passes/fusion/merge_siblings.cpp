@@ -13,6 +13,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/ops/linear.h"
+#include "compiler/passes/precision/exempt_layers.h"
 
 namespace thunderc {
 namespace {
@@ -151,13 +152,15 @@ void merge_in(Function& f, const Places& read_elsewhere, Report& report) {
     for (const Op& op : f.ops)
         for (Value v : op.operands)
             if (v) ++readers[v];
-    // By input, whether there is a bias, and what of the two is trained: one product has one gradient.
-    std::map<std::tuple<Value, bool, bool, bool>, std::vector<std::size_t>> groups;
+    // By input, whether there is a bias, what of the two is trained (one product has one gradient), and whether it
+    // stays in bf16.
+    std::map<std::tuple<Value, bool, bool, bool, bool>, std::vector<std::size_t>> groups;
     for (std::size_t k = 0; k < f.ops.size(); ++k) {
         const Op& op = f.ops[k];
         if (!plain(f, op, arguments, readers)) continue;
         const bool bias = has(op, 2);
-        groups[{op.operands[0], bias, trained(f, op.operands[1]), bias && trained(f, op.operands[2])}].push_back(k);
+        groups[{op.operands[0], bias, trained(f, op.operands[1]), bias && trained(f, op.operands[2]), is_exempt(op)}]
+            .push_back(k);
     }
     std::map<std::size_t, std::vector<std::size_t>> merged;  // first product -> all
     std::set<std::size_t> gone;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <regex>
 #include <utility>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "compiler/ops/composite.h"
 #include "compiler/ops/fp8.h"
 #include "compiler/ops/linear.h"
+#include "compiler/passes/precision/exempt_layers.h"
 #include "compiler/passes/precision/scaled_tensors.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
@@ -41,15 +41,10 @@ const RecipeRow& row_of(Fp8Recipe recipe) {
     return recipes[static_cast<std::size_t>(recipe)];
 }
 
-std::regex skip_expression(const std::string& text) {
-    try {
-        return std::regex(text);
-    } catch (const std::regex_error&) {
-        Diagnostic d;
-        d.message = fmt::format("--fp8-skip \"{}\" is not a regular expression", text);
-        d.help = "for example: --fp8-skip 'mlp\\.down_proj$'";
-        throw UsageError(std::move(d));
-    }
+bool is_backward(const Function& f) {
+    return std::any_of(f.ops.begin(), f.ops.end(), [](const Op& op) {
+        return op.name == "linear_backward_input" || op.name == "linear_backward_weight";
+    });
 }
 
 // A function that one call or loop of an entry runs, written anew.
@@ -69,8 +64,7 @@ class BlockQuantiser {
     // Which layers the function reads, where it is of the forward pass: what a backward pass computes again is no other
     // reading.
     void note_reads() {
-        for (const Op& op : f_.ops)
-            if (op.name == "linear_backward_input" || op.name == "linear_backward_weight") return;
+        if (is_backward(f_)) return;
         for (const Op& op : f_.ops)
             if (op.name == "linear")
                 if (const ScaledLayer layer = layer_of(weights_of(op)); !layer.empty()) tensors_.note_read(layer);
@@ -261,28 +255,10 @@ class BlockQuantiser {
 
     // ---- y = x Wᵀ ----
 
-    // All layers of a loop are one text: they are left out together, or not at all; and so are layers that one product
-    // computes, by the name of any of them.
-    bool is_skipped(const ScaledLayer& layer) const {
-        if (options_.skip.empty()) return false;
-        const std::regex skip = skip_expression(options_.skip);
-        const auto named = [&](const std::string& n) { return std::regex_search(n, skip); };
-        std::size_t matched = 0;
-        for (std::size_t k = 0; k < layer.modules.size(); ++k)
-            matched += named(layer.modules[k]) || std::any_of(layer.own[k].begin(), layer.own[k].end(), named) ? 1 : 0;
-        if (matched > 0) tensors_.note_skipped();
-        if (matched == 0 || matched == layer.modules.size()) return matched > 0;
-        Diagnostic d;
-        d.message = fmt::format("--fp8-skip: '{}' names {} of {} and not the others", options_.skip, matched,
-                                name_pattern(layer.modules));
-        d.help = "name all layers of a loop, or none: they are computed by the same code";
-        throw UserError(std::move(d));
-    }
-
     // Why a layer stays as it is; "": it does not.
     std::string unfit(const Op& op, const ScaledLayer& layer) const {
         if (layer.empty()) return "its weights are no parameters of the layer alone";
-        if (is_skipped(layer)) return "--fp8-skip names it";
+        if (is_exempt(op)) return "--fp8-skip names it";
         if (tensors_.is_read_twice(layer)) return "its weights are read twice";
         if (tensors_.is_called_as_another(layer)) return "another layer has its name";
         const Type& x = f_.type(op.operands[0]);
@@ -465,20 +441,34 @@ class BlockQuantiser {
     std::map<Value, Value> replaced_;
 };
 
-void quantise_blocks(Module& module, Function& entry, ScaledTensors& tensors, const Fp8Options& options, bool of_step,
-                     Report& report) {
+// A function that several calls or loops run, as where layers between them stay in bf16, is one for each: each has
+// scales of its own. The first one of the forward pass keeps it, and so does the one that is its backward pass, which
+// is the last: what belongs together has the same number.
+void give_each_call_its_function(Module& module, const std::string& entry) {
+    const auto give = [&](std::size_t k, bool backward) {
+        const Op& op = module.find(entry)->ops[k];
+        if (!runs_function(op) || call_count(module, called_function(op)) == 1) return;
+        Function copy = callee(module, op);
+        const auto multiplies = [](const Op& inner) { return inner.name == "linear" && !is_exempt(inner); };
+        if (is_backward(copy) != backward || (!backward && std::none_of(copy.ops.begin(), copy.ops.end(), multiplies)))
+            return;
+        copy.name = module.unique_function_name(copy.name);
+        module.find(entry)->ops[k].attributes.set(is_loop(op) ? "body" : "callee", copy.name);
+        module.functions.push_back(std::move(copy));
+    };
+    const std::size_t count = module.find(entry)->ops.size();
+    for (std::size_t k = count; k-- > 0;) give(k, false);
+    for (std::size_t k = 0; k < count; ++k) give(k, true);
+}
+
+void quantise_blocks(Module& module, const std::string& name, ScaledTensors& tensors, const Fp8Options& options,
+                     bool of_step, Report& report) {
+    give_each_call_its_function(module, name);
+    Function& entry = *module.find(name);
     for (Op& op : entry.ops)
-        if (of_step && runs_function(op) && call_count(module, callee(module, op).name) == 1)
-            BlockQuantiser(module, entry, op, tensors, options, report).note_reads();
-    for (Op& op : entry.ops) {
-        if (!runs_function(op)) continue;
-        if (const Function& block = callee(module, op); call_count(module, block.name) != 1) {
-            report.declined("quantise_products", "@" + block.name, "it is called from several places");
-            tensors.note_declined("@" + block.name, "it is called from several places");
-            continue;
-        }
-        BlockQuantiser(module, entry, op, tensors, options, report).run(of_step);
-    }
+        if (of_step && runs_function(op)) BlockQuantiser(module, entry, op, tensors, options, report).note_reads();
+    for (Op& op : entry.ops)
+        if (runs_function(op)) BlockQuantiser(module, entry, op, tensors, options, report).run(of_step);
 }
 
 }  // namespace
@@ -509,21 +499,15 @@ Module quantise_products(Module module, const Fp8Options& options, Report& repor
         d.help = "add --dtype bf16, or leave --fp8 out";
         throw UsageError(std::move(d));
     }
-    Function* step = module.find(forward_backward_function);
-    Function* update = module.find(update_function);
-    check(step != nullptr && update != nullptr, "quantise_products needs the functions of a training step");
+    check(module.find(forward_backward_function) != nullptr && module.find(update_function) != nullptr,
+          "quantise_products needs the functions of a training step");
     ScaledTensors tensors(options.history);
-    quantise_blocks(module, *step, tensors, options, true, report);
-    if (Function* evaluate = module.find(evaluate_function))
-        quantise_blocks(module, *evaluate, tensors, options, false, report);
-    if (!options.skip.empty() && !tensors.any_skipped()) {
-        Diagnostic d;
-        d.message = fmt::format("--fp8-skip: '{}' names no linear layer of a block", options.skip);
-        d.help = "thunderc inspect lists the modules; for example: --fp8-skip 'mlp\\.down_proj$'";
-        throw UserError(std::move(d));
-    }
+    quantise_blocks(module, forward_backward_function, tensors, options, true, report);
+    if (module.find(evaluate_function) != nullptr)
+        quantise_blocks(module, evaluate_function, tensors, options, false, report);
     tensors.require_any();
-    tensors.update_scales(*step, *update, options.ranks);
+    tensors.update_scales(*module.find(forward_backward_function), *module.find(update_function), options.ranks);
+    forget_exempt(module);
     return module;
 }
 

@@ -26,9 +26,9 @@
 //     %scales_x, %q = fp8_quantise_blocks(%x) {blocks = "rows_of_128", copies = "plain", dtype = e4m3}
 //     %y = fp8_linear(%q, %wq, %scales_x, %scales_w) {blocks_a = "rows_of_128", blocks_b = "squares_of_128", …}
 //
-// Does not: move quantising into what makes a tensor, keep codes from forward to backward, or touch products of
-// `--fp8-skip`. A layer stays in bf16 where a dimension of its products is no multiple of 16 (MX: 32), and says
-// so.
+// Does not: move quantising into what makes a tensor, keep codes from forward to backward, or touch products that
+// exempt_layers has marked, whose mark it takes off. A layer stays in bf16 where a dimension of its products is no
+// multiple of 16 (MX: 32), and says so.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,6 @@ struct Fp8Options {
     std::int64_t history = 1024;   // amaxes that a scale follows from
     bool weight_gradients = true;  // their products too; else these stay as they are
     bool ranks = false;            // several, which compare their amaxes
-    std::string skip{};            // a regular expression of modules that stay as they are; empty: none
 };
 
 Module quantise_products(Module module, const Fp8Options& options, Report& report);

@@ -49,16 +49,15 @@ ScaledLayer layer_of_weights(const std::vector<std::vector<std::string>>& parame
     ScaledLayer out;
     for (const std::vector<std::string>& of_product : parameters) out.weights.push_back(of_product.front());
     for (std::size_t layer = 0; layer < parameters.front().size(); ++layer) {
-        std::vector<std::string> leaves, own;
+        std::vector<std::string> leaves, modules;
         for (const std::vector<std::string>& of_product : parameters) {
             std::string module = of_product[layer];
             if (last_part(module) == "weight") module.resize(module.rfind('.'));
             leaves.push_back(last_part(module));
-            own.push_back(std::move(module));
+            modules.push_back(std::move(module));
         }
-        const std::string scope = own.front().substr(0, own.front().size() - leaves.front().size());
+        const std::string scope = modules.front().substr(0, modules.front().size() - leaves.front().size());
         out.modules.push_back(scope + joined_leaves(leaves));
-        out.own.push_back(std::move(own));
     }
     return out;
 }

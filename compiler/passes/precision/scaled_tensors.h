@@ -30,9 +30,8 @@ struct ScaledTensor {
 
 // A linear layer, or one in each layer of a loop; several that one product computes are one.
 struct ScaledLayer {
-    std::vector<std::string> weights{};           // parameters of the first: what it is known by
-    std::vector<std::string> modules{};           // what each of the loop is called: "layers.0.self_attn.qkv_proj"
-    std::vector<std::vector<std::string>> own{};  // the modules of each one's weights: q_proj, k_proj, v_proj
+    std::vector<std::string> weights{};  // parameters of the first: what it is known by
+    std::vector<std::string> modules{};  // what each of the loop is called: "layers.0.self_attn.qkv_proj"
 
     bool empty() const { return modules.empty(); }
 };
@@ -62,8 +61,6 @@ class ScaledTensors {
     // all; scales of weights in the update.
     void update_scales(Function& step, Function& update, bool ranks);
 
-    void note_skipped() { any_skipped_ = true; }
-    bool any_skipped() const { return any_skipped_; }
     void note_declined(const std::string& where, const std::string& why) { declined_.emplace_back(where, why); }
     // Throws UserError where nothing is quantised.
     void require_any() const;
@@ -77,8 +74,7 @@ class ScaledTensors {
     std::int64_t history_;
     std::deque<ScaledTensor> tensors_;                                // in the order in which they are quantised
     std::map<std::pair<std::string, std::string>, Value> arguments_;  // by entry and name
-    bool any_skipped_ = false;
-    std::map<std::vector<std::string>, int> reads_;  // by weights
+    std::map<std::vector<std::string>, int> reads_;                   // by weights
     std::vector<std::pair<std::string, std::string>> declined_;
 };
 

@@ -34,6 +34,20 @@ func @main(%x: f32[3,4], %wq: f32[4,4], %wk: f32[2,4]) -> (%q, %k) {
 })")));
 }
 
+// One of them is to stay in bf16.
+TEST(MergeSiblings, WhatIsExemptStaysApart) {
+    EXPECT_EQ(functions_of(merged(R"(
+func @main(%x: f32[3,4], %wq: f32[4,4], %wk: f32[2,4]) -> (%q, %k) {
+  %q = linear(%x, %wq) {exempt = true} : f32[3,4]
+  %k = linear(%x, %wk) : f32[3,2]
+})")),
+              functions_of(module_of(R"(
+func @main(%x: f32[3,4], %wq: f32[4,4], %wk: f32[2,4]) -> (%q, %k) {
+  %q = linear(%x, %wq) {exempt = true} : f32[3,4]
+  %k = linear(%x, %wk) : f32[3,2]
+})")));
+}
+
 // The module is named after all of them where they are neighbours.
 TEST(MergeSiblings, NamesTheModulesOfAProduct) {
     auto scope = [](const std::string& a, const std::string& b) {

@@ -282,14 +282,36 @@ func @other(%x: bf16[16,16], %w: bf16[32,16]) -> (%y, %x) {
     EXPECT_EQ(body_of(all, "layer_backward").find("fp8"), std::string::npos) << all;
 }
 
-TEST(QuantiseProducts, LeavesOutWhatItIsTold) {
-    EXPECT_EQ(message_of(step(forward, backward), {.skip = "up$"}),
+// By the mark of exempt_layers, of which nothing is left.
+TEST(QuantiseProducts, LeavesOutWhatIsExempt) {
+    const std::string exempt = "%u = linear(%x, %w) {exempt = true} : bf16[16,32]";
+    EXPECT_EQ(message_of(step(exempt, backward)),
               "--fp8: no linear layer of the model's blocks can be quantised: --fp8-skip names it");
-    EXPECT_EQ(message_of(step(forward, backward), {.skip = "down"}),
-              "--fp8-skip: 'down' names no linear layer of a block");
-    EXPECT_EQ(message_of(step(forward, backward), {.skip = "layers.0"}),
-              "--fp8-skip: 'layers.0' names 1 of layers.{0..1}.up and not the others");
-    EXPECT_EQ(message_of(step(forward, backward), {.skip = "("}), "--fp8-skip \"(\" is not a regular expression");
+}
+
+// Layers between two loops stay as they are; each loop's layers have scales of their own, and so each a function.
+TEST(QuantiseProducts, LoopsOfOneFunctionHaveOneEach) {
+    std::string text = step(forward, backward);
+    const auto insert = [&](const std::string& before, const std::string& what) {
+        const std::size_t at = text.find(before);
+        ASSERT_NE(at, std::string::npos);
+        text.insert(at, what);
+    };
+    insert("%head: bf16[16,16] state", "%v16: 2 x bf16[32,16] state \"narrow_copy.layers.{3..4}.up.weight\", ");
+    insert("  %z = linear(%y, %head)",
+           "  %other, %kept_other = repeat(%y, %v16) {body = \"layer\", carried = 1, n = 2, per_layer = 1, reverse = "
+           "false} : bf16[16,16], 2 x bf16[16,16]\n");
+    const std::string all = quantised(text);
+    for (const std::string loop :
+         {"repeat(%x, %w16, %fp8_up_input_scale, %fp8_up_input_amax, %fp8_up_weight_scale, %fp8_up_weight_amax) {body "
+          "= "
+          "\"layer\"",
+          "repeat(%y, %v16, %fp8_up_input_scale_1, %fp8_up_input_amax_1, %fp8_up_weight_scale_1, "
+          "%fp8_up_weight_amax_1) {body = \"layer_1\""})
+        EXPECT_NE(all.find(loop), std::string::npos) << loop << "\n" << all;
+    EXPECT_NE(all.find("state \"fp8.layers.{3..4}.up.input_scale\""), std::string::npos) << all;
+    EXPECT_NE(body_of(all, "layer").find("fp8_linear"), std::string::npos) << all;
+    EXPECT_NE(body_of(all, "layer_1").find("fp8_linear"), std::string::npos) << all;
 }
 
 TEST(QuantiseProducts, RefusesWhatItCannotDo) {
