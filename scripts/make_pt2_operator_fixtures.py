@@ -181,6 +181,19 @@ def groups():
         first_truth=lambda x: (x > 0).max(1)[1], bounds_of_truth=lambda x: torch.stack([*torch.aminmax(x > 0, dim=0)]), norm_below_zero=lambda zeros: torch.linalg.vector_norm(zeros.detach(), -1, 1), norm_of_two_below=lambda x: torch.linalg.vector_norm(x, -2, 1),
         norm_of_matrices=lambda x: torch.linalg.matrix_norm(x), angle=lambda odd: torch.nan_to_num(odd.detach().angle(), 7.0),
         channels=lambda image: F.dropout2d(image, 0.5, False) * 1, selu_dropout=lambda x: F.alpha_dropout(x, 0.5, False)))
+    out["composites"] = ({"x": normal(2, 3, 4), "y": normal(2, 3, 4), "m": normal(3, 3), "v": normal(3), "w": normal(3), "image": normal(1, 6, 2, 2), "rates": positive(2, 3, 4),
+                          "counts": integers(5, 2, 3, 4).float(), "signs": torch.tensor([[1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]]), "odd": torch.tensor([float("nan"), 1.0, float("-inf"), float("inf")])}, dict(
+        hstack=lambda x, y: torch.hstack([x, y]), hstack_of_vectors=lambda v, w: torch.hstack([v, w]), vstack=lambda v, m: torch.vstack([v, m]), dstack=lambda m: torch.dstack([m, 2 * m]),
+        dstack_of_vectors=lambda v, w: torch.dstack([v, w]), column_stack=lambda v, m: torch.column_stack([v, m]), fliplr=lambda x: torch.fliplr(x), flipud=lambda x: torch.flipud(x),
+        diag_embed=lambda x: torch.diag_embed(x), diag_embed_below=lambda m: torch.diag_embed(m, -2, 0, 2), diag_of_vector=lambda v: torch.diag(v, 1), diag_of_matrix=lambda m: torch.diag(m, -1), trace=lambda m: torch.trace(m),
+        tensordot=lambda x, y: torch.tensordot(x, y, dims=([2, 0], [2, 0])), tensordot_of_one=lambda x, m: torch.tensordot(x.transpose(1, 2), m, dims=1), outer_of_all=lambda m, v: torch.tensordot(m, v, dims=0), inner=lambda x, y: torch.inner(x, y), vecdot=lambda x, y: torch.linalg.vecdot(x, y, dim=1),
+        vdot=lambda v, w: torch.vdot(v, w), cross=lambda x, y: torch.cross(x, y, dim=1), cross_found=lambda m, v: torch.ops.aten.cross(m, m * v + 1), linalg_cross=lambda m, v: torch.linalg.cross(m, v[None]),
+        fmax=lambda x, y: torch.fmax(x, y), fmin_of_nan=lambda odd, x: torch.fmin(odd.detach(), x[0, 0].detach()).clamp(-9, 9), positive_infinity=lambda odd: torch.isposinf(odd), negative_infinity=lambda odd: torch.isneginf(odd),
+        radians=lambda x: torch.deg2rad(x), degrees=lambda x: torch.rad2deg(x), nonzeros=lambda x: torch.count_nonzero(x > 0), nonzeros_of=lambda x: torch.count_nonzero(x > 0, (0, 2)), channel_shuffle=lambda image: F.channel_shuffle(image, 3),
+        norm=lambda x: torch.linalg.norm(x), norm_of_matrix=lambda m: torch.linalg.norm(m, 1), norm_of_vector=lambda v: torch.linalg.norm(v, 3), norm_of_two=lambda x: torch.linalg.norm(x, "fro", (0, 2)), norm_of_none=lambda m: torch.linalg.norm(m), trapz=lambda x: torch.trapz(x, dx=0.5, dim=1),
+        hinge=lambda m, signs: F.hinge_embedding_loss(m[:2], signs.detach(), margin=0.7), ranking=lambda m, signs: F.margin_ranking_loss(m[:2], m[1:], signs.detach(), margin=0.3, reduction="sum"), soft_margin=lambda m, signs: F.soft_margin_loss(m[:2], signs.detach()),
+        poisson=lambda x, counts: F.poisson_nll_loss(x, counts.detach()), poisson_in_full=lambda rates, counts: F.poisson_nll_loss(rates, counts.detach(), log_input=False, full=True, reduction="none"),
+        cosine_embedding=lambda x, y, signs: F.cosine_embedding_loss(x[0], y[0], signs[0].detach(), margin=0.1)))
     out["grids"] = ({"theta": normal(2, 2, 3), "solid": normal(1, 3, 4), "image": normal(2, 3, 4, 5)}, dict(
         places=lambda theta: F.affine_grid(theta, [2, 3, 4, 5], align_corners=False), aligned=lambda theta: F.affine_grid(theta, [2, 3, 1, 5], align_corners=True),
         places_of_solids=lambda solid: F.affine_grid(solid, [1, 2, 2, 3, 4], align_corners=False),
@@ -266,11 +279,11 @@ def written_parts(x):
 
 
 def written_copies(x, y):
-    """A reshape of what does not lie in order copies it, and so does contiguous()."""
+    """A reshape of what does not lie in order copies it, and so do contiguous() and another type."""
     z = x * 2
     z.transpose(1, 2).contiguous().add_(5)
     z.permute(2, 0, 1).contiguous().view(4, 6).mul_(7)
-    z.to(torch.float64).add_(y)
+    z.to(torch.bfloat16).add_(y)  # a copy, though thunderc computes both in f32
     return z + y
 
 

@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, Pt2Operators,
                          testing::Values("elementwise.pt2", "activations.pt2", "shapes.pt2", "writes.pt2",
                                          "reductions.pt2", "products.pt2", "indices.pt2", "networks.pt2", "losses.pt2",
                                          "windows.pt2", "distances.pt2", "complex.pt2", "control.pt2", "grids.pt2",
-                                         "edges.pt2"),
+                                         "edges.pt2", "composites.pt2"),
                          [](const auto& info) {
                              return std::string(info.param).substr(0, std::string(info.param).find('.'));
                          });

@@ -162,6 +162,11 @@ Binding Importer::resolve(const Argument& argument) const {
     }
 }
 
+ScalarType Importer::torch_type(const std::string& name) const {
+    const TensorMeta* of = meta(name);
+    return of == nullptr ? ScalarType::unknown : of->type;
+}
+
 void Importer::write(const std::string& name, Value v) {
     const auto refuse = [](const char* what, const std::string& kept) {
         Diagnostic d;

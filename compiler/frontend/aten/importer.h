@@ -87,6 +87,8 @@ class Importer {
     const Tensor* known(Value v);  // a small constant; fails where it counts steps, which no program does
     // What the file says of one of its tensors; nullptr: nothing.
     virtual const TensorMeta* meta(const std::string& name) const = 0;
+    // Of which of PyTorch's types it is, several of which are one of ours; unknown: nothing says so.
+    virtual ScalarType torch_type(const std::string& name) const;
     virtual std::optional<std::int64_t> size(const Size& size) const = 0;  // nullopt where it depends on data
     std::optional<Dims> dims(const TensorMeta& meta) const;
     DType dtype(ScalarType type, const std::string& what);  // with the warning for f16 and f64
@@ -237,6 +239,7 @@ std::span<const OpImporter> order_ops();
 std::span<const OpImporter> distance_ops();
 std::span<const OpImporter> backward_ops();
 std::span<const OpImporter> number_ops();
+std::span<const OpImporter> composite_ops();
 std::span<const OpImporter> graph_ops();
 
 // nullptr where there is none. An operator that writes to its first argument ("add_") is found under the name of the

@@ -21,7 +21,7 @@ const std::map<std::string_view, const OpImporter*>& all_ops() {
              {elementwise_ops(), product_ops(), reshape_ops(),    shape_ops(),    index_ops(),    creation_ops(),
               reduce_ops(),      nn_ops(),      activation_ops(), loss_ops(),     window_ops(),   recurrent_ops(),
               scatter_ops(),     bag_ops(),     order_ops(),      distance_ops(), backward_ops(), window_backward_ops(),
-              fourier_ops(),     number_ops(),  graph_ops()})
+              fourier_ops(),     number_ops(),  composite_ops(),  graph_ops()})
             for (const OpImporter& entry : group) out.emplace(entry.op, &entry);
         return out;
     }();

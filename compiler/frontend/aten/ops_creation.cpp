@@ -30,8 +30,8 @@ Type created(Node& n, DType otherwise = DType::f32) {
 std::optional<ScalarType> wanted_type(Node& n) {
     if (const std::optional<ScalarType> said = n.scalar_type("dtype")) return said;
     const Argument* other = n.argument("other");
-    const TensorMeta* of = other == nullptr ? nullptr : n.importer().meta(other->text);
-    return of == nullptr ? std::nullopt : std::optional(of->type);
+    const ScalarType of = other == nullptr ? ScalarType::unknown : n.importer().torch_type(other->text);
+    return of == ScalarType::unknown ? std::nullopt : std::optional(of);
 }
 
 // Integers of 8, 16 and 32 bits that are wider here wrap around as they do there.
@@ -52,6 +52,13 @@ void require_held(Node& n, std::optional<ScalarType> type, double number) {
         n.fail(fmt::format("{} is no number of {}", number, name_of(*type)), "compute with torch.int64 in the model");
 }
 
+// Whether the operand is of that type in PyTorch, where several of its types are one of ours.
+bool is_of(Node& n, ScalarType type) {
+    const ScalarType own = n.importer().torch_type(n.argument("self")->text);
+    return own != ScalarType::unknown ? own == type
+                                      : !is_widened(type) && stored_float(type).value_or(DType::f32) == DType::f32;
+}
+
 // To its own type a tensor is itself.
 void converted(Node& n) {
     const Value v = n.tensor("self");
@@ -62,7 +69,7 @@ void converted(Node& n) {
         return n.give(complex_of(real, n.b().splat(n.importer().type(real), 0)));
     }
     const Value now = n.b().cast(to ? wrapped(n, v, *to) : v, dtype_or(n, like));
-    if (now == v && n.op() != "_to_copy" && !n.boolean("copy", false))
+    if (now == v && (!to || is_of(n, *to)) && n.op() != "_to_copy" && !n.boolean("copy", false))
         return n.give_view(v, [](Value, Value written) { return written; });
     n.give(now);
 }

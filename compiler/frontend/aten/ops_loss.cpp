@@ -2,6 +2,8 @@
 // Losses, reduced as their call says: 0 not at all, 1 to the mean, 2 to the sum.
 #include <fmt/format.h>
 
+#include <cmath>
+#include <numbers>
 #include <numeric>
 
 #include "compiler/frontend/aten/importer.h"
@@ -187,6 +189,66 @@ void divergence(Node& n) {
     give_reduced(n, b.mul(t, b.sub(logarithm, x)));
 }
 
+Value at_least_zero(Builder& b, Value v) {
+    return b.op("max", {v, b.scalar(b.type(v).dtype, 0)});
+}
+
+// x where the target is 1, max(0, margin - x) where it is -1; both of any other.
+void hinge_of_embedding(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = promoted(n, {"self", "target"});
+    const Value x = n.tensor("self", dtype), t = n.tensor("target", dtype), zero = b.scalar(dtype, 0);
+    const Value apart = at_least_zero(b, b.add(b.neg(x), n.number("margin", 1)));
+    const Value of_others = b.op("select", {b.op("ne", {t, b.scalar(dtype, 1)}), apart, zero});
+    give_reduced(n, b.add(of_others, b.op("select", {b.op("ne", {t, b.scalar(dtype, -1)}), x, zero})));
+}
+
+// max(0, margin - t (x1 - x2))
+void margin_of_ranks(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = promoted(n, {"input1", "input2", "target"});
+    const Value apart = b.sub(n.tensor("input1", dtype), n.tensor("input2", dtype));
+    give_reduced(n, at_least_zero(b, b.add(b.neg(b.mul(n.tensor("target", dtype), apart)), n.number("margin", 0))));
+}
+
+// log(1 + e^(-t x))
+void soft_margin(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = promoted(n, {"self", "target"});
+    give_reduced(n, b.op("softplus", {b.neg(b.mul(n.tensor("self", dtype), n.tensor("target", dtype)))}));
+}
+
+// Of logarithms of rates eˣ - t x, of rates x - t log(x + eps); in full with Stirling's log(t!) where t is above 1.
+void negative_log_likelihood_of_counts(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = fractional(promoted(n, {"input", "target"}));
+    const Value x = n.tensor("input", dtype), t = n.tensor("target", dtype), one = b.scalar(dtype, 1);
+    Value loss = n.boolean("log_input", true) ? b.sub(b.op("exp", {x}), b.mul(t, x))
+                                              : b.sub(x, b.mul(t, b.op("log", {b.add(x, n.number("eps", 1e-8))})));
+    if (n.boolean("full", false)) {
+        const Value large = b.op("gt", {t, one});
+        const Value count = b.op("select", {large, t, one}), log = b.op("log", {count});
+        const Value root = b.mul(b.add(log, std::log(2 * std::numbers::pi)), 0.5);
+        const Value stirling = b.add(b.sub(b.mul(count, log), count), root);
+        loss = b.add(loss, b.op("select", {large, stirling, b.scalar(dtype, 0)}));
+    }
+    give_reduced(n, loss);
+}
+
+// 1 - cos where the target is 1, max(0, cos - margin) where it is -1, along the last dimension.
+void cosine_of_embeddings(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = fractional(promoted(n, {"input1", "input2"}));
+    const Value x = n.tensor("input1", dtype), y = n.tensor("input2", dtype), t = n.tensor("target", dtype);
+    const std::int64_t last = n.dimension(-1, n.type("input1").rank());
+    const auto sum = [&](Value v) { return b.reduce_sum(v, {last}); };
+    const Value lengths = b.op("sqrt", {b.mul(b.add(sum(b.mul(x, x)), 1e-12), b.add(sum(b.mul(y, y)), 1e-12))});
+    const Value cosine = b.div(sum(b.mul(x, y)), lengths), zero = b.scalar(dtype, 0);
+    const Value alike = b.op("select", {b.op("eq", {t, b.scalar(dtype, 1)}), b.add(b.neg(cosine), 1), zero});
+    const Value others = at_least_zero(b, b.add(cosine, -n.number("margin", 0)));
+    give_reduced(n, b.add(alike, b.op("select", {b.op("eq", {t, b.scalar(dtype, -1)}), others, zero})));
+}
+
 constexpr OpImporter loss_importers[] = {
     {"cross_entropy_loss", cross_entropy_op},
     {"nll_loss", negative_log_likelihood_op},
@@ -201,6 +263,11 @@ constexpr OpImporter loss_importers[] = {
     {"binary_cross_entropy", binary_cross_entropy_op},
     {"binary_cross_entropy_with_logits", binary_cross_entropy_of_logits},
     {"kl_div", divergence},
+    {"hinge_embedding_loss", hinge_of_embedding},
+    {"margin_ranking_loss", margin_of_ranks},
+    {"soft_margin_loss", soft_margin},
+    {"poisson_nll_loss", negative_log_likelihood_of_counts},
+    {"cosine_embedding_loss", cosine_of_embeddings},
 };
 
 }  // namespace

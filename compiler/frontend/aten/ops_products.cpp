@@ -24,6 +24,7 @@ void matrix_product(Node& n) {
     const std::string other = n.op() == "matmul" ? "other"
                               : n.op() == "mv"   ? "vec"
                               : n.op() == "dot"  ? "tensor"
+                              : n.op() == "vdot" ? "other"
                                                  : "mat2";
     take_floats_only(n, "self");
     if (n.type("self").dims.empty() || n.type(other).dims.empty()) n.fail("a product of matrices of a scalar");
@@ -123,6 +124,7 @@ constexpr OpImporter product_importers[] = {
     {"bmm", matrix_product},
     {"mv", matrix_product},
     {"dot", matrix_product},
+    {"vdot", matrix_product},
     {"linear", linear_op},
     {"addmm", add_matrix_product},
     {"baddbmm", add_matrix_product},

@@ -196,6 +196,14 @@ void matrix_norm_op(Node& n) {
     n.give(reduced(b, p > 0 ? "reduce_max" : "reduce_min", sums, both, keep));
 }
 
+// Of vectors, or of matrices: where two dimensions are named, or the tensor has two and none is, and the norm has a
+// name or a number.
+void any_norm(Node& n) {
+    const std::optional<Dims> dims = n.integers("dim");
+    const std::size_t reduced_dims = dims ? dims->size() : n.type("self").dims.size();
+    n.has("ord") && reduced_dims == 2 ? matrix_norm_op(n) : norm_op(n);
+}
+
 void running_sum(Node& n) {
     const Value x = n.tensor("self", accumulated(n, "self"));
     const std::int64_t rank = n.type("self").rank(), axis = n.axis("dim", rank);
@@ -340,7 +348,9 @@ constexpr OpImporter reduce_importers[] = {
     {"nanmean", sum_of_numbers},
     {"aminmax", least_and_most},
     {"trapezoid", trapezoids},
+    {"trapz", trapezoids},
     {"linalg_matrix_norm", matrix_norm_op},
+    {"linalg_norm", any_norm},
     {"cumsum", running_sum, own_memory, computed},
     {"cumprod", running_product, own_memory, computed},
     {"cosine_similarity", cosine_of_angle},

@@ -294,7 +294,8 @@ Value reversed(Builder& b, Value v, std::int64_t axis) {
 
 void flipped(Node& n) {
     Value v = n.tensor("self");
-    for (const std::int64_t d : n.integers("dims").value_or(Dims{}))
+    const Dims fixed = {n.op() == "fliplr" ? 1 : 0};
+    for (const std::int64_t d : n.op() == "flip" ? n.integers("dims").value_or(Dims{}) : fixed)
         v = reversed(n.b(), v, n.dimension(d, n.type("self").rank()));
     n.give(v);
 }
@@ -540,6 +541,8 @@ constexpr OpImporter shape_importers[] = {
     {"repeat_interleave.self_int", repeated_in_a_row},
     {"repeat_interleave.self_Tensor", repeated_by_numbers},
     {"flip", flipped},
+    {"fliplr", flipped},
+    {"flipud", flipped},
     {"roll", rolled},
     {"rot90", turned_by_quarters},
     {"pad", padded_op},

@@ -33,6 +33,7 @@ class Importer final : public aten::Importer, private Operators {
     std::string told_of(std::size_t input) const;
 
     const aten::TensorMeta* meta(const std::string& name) const override;
+    aten::ScalarType torch_type(const std::string& name) const override { return own_type(name); }
     std::optional<std::int64_t> size(const aten::Size& size) const override;
 
   private:
