@@ -100,7 +100,8 @@ EvaluationReport Evaluation::report(const StepNumbers& read, const Sums& of_all)
 
 std::vector<std::string> Evaluation::lines() const {
     std::vector<std::string> lines = source_->notes();
-    lines.push_back(cat("evaluates ", batches_, batches_ == 1 ? " batch: " : " batches: ", source_->describe()));
+    lines.push_back(cat("evaluates ", batches_, batches_ == 1 ? " batch" : " batches", " of ",
+                        count_text(static_cast<std::uint64_t>(cut_.global_rows()), "row"), ": ", source_->describe()));
     return lines;
 }
 

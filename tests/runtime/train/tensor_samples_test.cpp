@@ -308,8 +308,9 @@ TEST_F(FilesTest, AModelOfNumbersTrainsFromFiles) {
     const auto log = read_log("whole.jsonl");
     EXPECT_LT(log.back()["eval_loss"].get<double>(), 0.5 * log.front()["loss"].get<double>());
     expect_success(run("line_train", flags + "--steps 40 --log whole.jsonl"));
-    // They are no tokens.
-    const Outcome told = shell(cat(PROGRAMS "/line_train --data set --steps 1"));
+    // They are no tokens; and how many of them are evaluated is said.
+    const Outcome told = shell(cat(PROGRAMS "/line_train --data set --eval-data set --steps 1"));
+    EXPECT_NE(told.err.find("\nevaluates 3 batches of 2 rows: 7 samples from set\n"), std::string::npos) << told.err;
     EXPECT_NE(told.err.find(" rows/s\n"), std::string::npos) << told.err;
     for (const char* ahead : {"always", "never"}) {
         std::filesystem::remove_all(path("c"));
