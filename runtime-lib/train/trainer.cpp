@@ -290,7 +290,6 @@ struct Trainer::State {
         progress.made_by = std::move(made_by);
         bad_steps.count_way_back(progress, left_out);
         best.begin(progress);
-        if (!progress.ema_begun) average.begin(arenas.parameters, stream);
         scaler.begin(scalars(), progress, average, stream);
         make_narrow_copies(program, arenas, stream);
         // Pieces of a schedule that begin with a step begin at other rows than they did.
