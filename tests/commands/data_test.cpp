@@ -181,7 +181,7 @@ TEST_F(Commands, DataPackLosesNothingWhereWritesFail) {
         }
     };
     const bool each = full_form || std::getenv("THUNDERC_ROUNDS") != nullptr;  // else one in so many
-    for (const auto& [call, stride] : {std::pair("open", 3), {"write", 7}, {"fsync", 3}, {"rename", 2}, {"mkdir", 1}})
+    for (const auto& [call, stride] : {std::pair("open", 5), {"write", 11}, {"fsync", 4}, {"rename", 3}, {"mkdir", 1}})
         for (const std::string how : {"error", "kill", "short"}) {
             if (how == "short" && std::string(call) != "write") continue;
             int met = 0;

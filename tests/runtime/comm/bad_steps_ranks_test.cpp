@@ -86,27 +86,26 @@ TEST_F(BadStepsRanksTest, AllSkipWhereTheLossOfOneIsNoNumber) {
     };
     write("bad.safetensors", false);
     write("good.safetensors", true);
-    for (const char* scale : {"off", "dynamic"})
-        for (const std::string program : {"words_dp2", "words_fsdp2"}) {
-            SCOPED_TRACE(cat(program, ", scale ", scale));
-            const std::string flags =
-                cat("--init weights.safetensors --init-missing ones --lr 0.05 --schedule constant "
-                    "--warmup 0 --quiet --loss-scale ",
-                    scale, " ");
-            expect_success(
-                run_ranks(2, program, flags + "--feed bad.safetensors --steps 8 --on-nan skip --log a.jsonl --save a"));
-            expect_success(run_ranks(2, program, flags + "--feed good.safetensors --steps 6 --save b"));
-            EXPECT_EQ(read_file(path("a")) == read_file(path("b")), true);
-            std::vector<std::string> events;
-            for (const nlohmann::json& line : read_log("a.jsonl"))
-                if (line.contains("event")) events.push_back(line.at("event"));
-            EXPECT_EQ(events,
-                      (std::vector<std::string>{"step 3 is skipped: its loss is not finite, and its gradient is",
-                                                "step 4 is skipped: its loss is not finite, and its gradient is"}));
-            const Outcome stopped = run_ranks(2, program, flags + "--feed bad.safetensors --steps 8");
-            EXPECT_EQ(stopped.status, 1);
-            EXPECT_NE(stopped.err.find("error: the loss is inf at step 3\n"), std::string::npos) << stopped.err;
-        }
+    using Case = std::pair<const char*, std::string>;
+    for (const auto& [scale, program] : {Case{"off", "words_dp2"}, Case{"dynamic", "words_fsdp2"}}) {
+        SCOPED_TRACE(cat(program, ", scale ", scale));
+        const std::string flags =
+            cat("--init weights.safetensors --init-missing ones --lr 0.05 --schedule constant "
+                "--warmup 0 --quiet --loss-scale ",
+                scale, " ");
+        expect_success(
+            run_ranks(2, program, flags + "--feed bad.safetensors --steps 8 --on-nan skip --log a.jsonl --save a"));
+        expect_success(run_ranks(2, program, flags + "--feed good.safetensors --steps 6 --save b"));
+        EXPECT_EQ(read_file(path("a")) == read_file(path("b")), true);
+        std::vector<std::string> events;
+        for (const nlohmann::json& line : read_log("a.jsonl"))
+            if (line.contains("event")) events.push_back(line.at("event"));
+        EXPECT_EQ(events, (std::vector<std::string>{"step 3 is skipped: its loss is not finite, and its gradient is",
+                                                    "step 4 is skipped: its loss is not finite, and its gradient is"}));
+        const Outcome stopped = run_ranks(2, program, flags + "--feed bad.safetensors --steps 8");
+        EXPECT_EQ(stopped.status, 1);
+        EXPECT_NE(stopped.err.find("error: the loss is inf at step 3\n"), std::string::npos) << stopped.err;
+    }
 }
 
 }  // namespace bad_steps_ranks_test

@@ -332,7 +332,7 @@ void SchedulesTest::check(Kind kind, const std::vector<Held>& held, const Accoun
 }
 
 TEST_F(SchedulesTest, EveryRowOfEveryFileOnceAnEpoch) {
-    const std::uint32_t schedules = rounds(24, 1000);
+    const std::uint32_t schedules = rounds(15, 1000);
     for (std::uint32_t seed = 0; seed < schedules && !HasFatalFailure(); ++seed) run(seed);
     if (HasFatalFailure()) return;
     std::printf("%u schedules, %llu whole epochs\n", schedules, static_cast<unsigned long long>(whole_epochs_));
