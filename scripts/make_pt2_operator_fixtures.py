@@ -298,6 +298,7 @@ def written_same(x):
     """What gives its operand itself: eval()'s dropout, to() its own type, contiguous() of what is."""
     z = x * 3
     F.dropout(z, 0.5, False).add_(1)
+    F.dropout(z, 0.0, True).add_(2)
     z.to(z.dtype).mul_(2)
     z.contiguous().sub_(0.5)
     z.add_(1).mul_(2)

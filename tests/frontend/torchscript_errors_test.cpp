@@ -195,6 +195,10 @@ TEST(TorchScriptErrors, FewWordsThatAskForMuch) {
               "error: resizing 1048576 elements to 1048577 is not supported");
     EXPECT_EQ(error("torch.slice_scatter(torch.zeros([1073741824]), torch.zeros([536870912]), 0, 0, 1073741824, 2)"),
               "error: a write in steps of 2 to 1073741824 elements is not supported");
+    EXPECT_EQ(
+        error("torch.embedding_bag(torch.zeros([4, 2]), torch.zeros([3], dtype=4), torch.zeros([1], dtype=4), True, "
+              "0, False, None, False)[0]"),
+        "error: gradients of bags by frequency are not supported");
     EXPECT_EQ(error("torch.diff(torch.zeros([1048576]), 1048575)"), "error: aten.diff.default 1048575 times");
     EXPECT_EQ(error("torch.unbind(torch.zeros([1048576]))"), "error: aten.unbind.int of 1048576 elements");
     EXPECT_EQ(error("torch.unfold(torch.zeros([1048576]), 0, 524288, 1)"),

@@ -79,6 +79,11 @@ Value largest(Node& n, const Bags& bags, Value rows, std::int64_t width) {
 void embedding_bag_op(Node& n) {
     Builder& b = n.b();
     n.shape("weight", 2);
+    // PyTorch 2.13 divides a row's gradient by how often another one is found (counts[indices[i]] of the i-th that is
+    // found at all): what was meant is not what it does.
+    if (n.boolean("scale_grad_by_freq", false))
+        n.fail("gradients of bags by frequency are not supported",
+               "sum rows of an Embedding(…, scale_grad_by_freq=True) in the model");
     const Type table = n.type("weight");
     const std::int64_t items = n.type("indices").elements(), width = table.dims[1];
     const std::int64_t mode = n.integer("mode", 0), padding = n.integer("padding_idx", -1);

@@ -131,7 +131,7 @@ void dropout_op(Node& n) {
         n.fail(fmt::format("{} of the rate {} is not supported", n.op(), drops),
                on ? "take Dropout in the model, or call model.eval() before the export" : "leave --dropout out");
     const Value y = n.op() == "feature_dropout" ? channels_dropped(n, x, drops) : dropped(n.b(), x, drops);
-    if (on) return n.give(y, 0);
+    if (on && rate > 0) return n.give(y, 0);
     if (rate > 0) n.importer().note_dropout(rate);
     if (y != x || n.results() > 1) return n.give(y, 0);
     n.give_view(x, [](Value, Value written) { return written; });
