@@ -52,6 +52,9 @@ TEST_P(BlocksAndKernels, AreTheSameWhateverTheMesh) {
     CompileOptions alone = options();
     alone.mesh.alone = Mesh::Alone::shards;
     const Files one_that_gathers = evaluates ? printed(GetParam().file, alone) : one;
+    // With --fsdp-reshard always any model has an evaluation of its own.
+    alone.reshard = "always";
+    const Files one_that_always_gathers = printed(GetParam().file, alone);
     std::vector<std::pair<std::string, CompileOptions>> meshes;
     for (const std::int64_t bucket : {std::int64_t{1} << 8, std::int64_t{25} << 20}) {
         CompileOptions o = options();
@@ -73,7 +76,10 @@ TEST_P(BlocksAndKernels, AreTheSameWhateverTheMesh) {
     for (const auto& [name, o] : meshes) {
         const Files many = printed(GetParam().file, o);
         std::size_t compared = 0;
-        for (const auto& [path, text] : o.mesh.has_shards() ? one_that_gathers : one) {
+        const Files& like = !o.mesh.has_shards()    ? one
+                            : o.reshard == "always" ? one_that_always_gathers
+                                                    : one_that_gathers;
+        for (const auto& [path, text] : like) {
             const bool alike = path == "blocks.cpp" || path == "train.cpp" || path == "CMakeLists.txt" ||
                                path.starts_with("kernels") || path.starts_with("tests/");
             if (!alike) continue;
@@ -211,7 +217,8 @@ TEST(RanksText, TheReadmeCountsWhatIsSent) {
     using Rows = std::vector<std::string>;
     EXPECT_EQ(rows("never"), (Rows{"forward | 5 in the first micro-step"}));
     EXPECT_EQ(rows("forward"), (Rows{"forward | 5 in each micro-step", "backward | 3 in each micro-step"}));
-    EXPECT_EQ(rows("always"), (Rows{"forward | 5 in each micro-step", "backward | 5 in each micro-step"}));
+    EXPECT_EQ(rows("always"), (Rows{"forward | 5 in each micro-step", "backward | 5 in each micro-step",
+                                    "forward | 5 in an evaluation"}));
 }
 
 }  // namespace ranks_text_test
