@@ -511,6 +511,7 @@ constexpr OpImporter shape_importers[] = {
     {"numpy_T", transposed_matrix, view},
     {"mT", transposed_matrix, view},
     {"mH", transposed_matrix, view},
+    {"matrix_H", transposed_matrix, view},
     {"adjoint", transposed_matrix, view},
     {"permute", permuted, view},
     {"permute_copy", permuted},
