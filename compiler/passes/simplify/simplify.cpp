@@ -319,7 +319,8 @@ class Simplifier {
         return same_type(op, whole);
     }
 
-    // Taking consecutive rows by known indices is a slice; not where one of them is to have no gradient.
+    // Taking consecutive rows by known indices is a slice, taking the same row each time that row, broadcast; not where
+    // one of them is to have no gradient.
     Value shorter_gather(const Op& op) {
         const Lookup lookup =
             op_def(op.name).lookup(op.attributes, type(op.operands[0]).dims, type(op.operands[1]).dims);
@@ -351,24 +352,32 @@ class Simplifier {
             return linear;
         };
         const std::int64_t first = row(0);
+        const bool same = !nd && rows > 1 && row(1) == first;
         for (std::int64_t k = 1; k < rows; ++k)
-            if (row(k) != first + k) return {};
+            if (row(k) != first + (same ? 0 : k)) return {};
+        const std::int64_t taken = same ? 1 : rows;
         const std::int64_t padding = op.attributes.integer("padding_idx", -1);
-        if (padding >= first && padding < first + rows) return {};
+        if (padding >= first && padding < first + taken) return {};
         Dims flat(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(axis));
         std::int64_t size = 1;
         for (std::int64_t c = 0; c < coordinates; ++c) size *= from[axis + static_cast<std::size_t>(c)];
         flat.push_back(size);
         flat.insert(flat.end(), from.begin() + static_cast<std::ptrdiff_t>(axis) + coordinates, from.end());
         Value v = flat == from ? data : add_view(op, "reshape", data, {{"dims", flat}}, flat);
-        if (rows != size) {
-            flat[axis] = rows;
+        if (taken != size) {
+            flat[axis] = taken;
             v = add_view(op, "slice", v,
                          {{"axis", static_cast<std::int64_t>(axis)},
                           {"begin", first},
-                          {"end", first + rows},
+                          {"end", first + taken},
                           {"step", std::int64_t{1}}},
                          flat);
+        }
+        if (same) {
+            Dims once = result;
+            std::fill_n(once.begin() + static_cast<std::ptrdiff_t>(axis), indices->type.rank(), 1);
+            if (flat != once) v = add_view(op, "reshape", v, {{"dims", once}}, once);
+            return add_view(op, "broadcast_to", v, {{"dims", result}}, result);
         }
         return flat == result ? v : add_view(op, "reshape", v, {{"dims", result}}, result);
     }

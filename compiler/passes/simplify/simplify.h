@@ -9,7 +9,8 @@
 // - views: views that change nothing; reshape of reshape, transpose of transpose, broadcast of broadcast, slice of
 // slice;
 //   a transpose that moves only dimensions of one element is a reshape; elementwise ops broadcast by themselves
-// - slices of a concatenation; the concatenation of all slices; a gather of consecutive rows is a slice
+// - slices of a concatenation; the concatenation of all slices; a gather of consecutive rows is a slice,
+//   one of the same row that row, broadcast
 // - a member of a family of values; the family of all members of one
 // - the same op on the same operands is computed once; what nothing reads is not computed; functions that nothing calls
 // go

@@ -99,7 +99,7 @@ TEST(Simplify, RowsOfATableThatPadAreNoSlice) {
                           padding + "} : f32[" + dims + ",2]\n}\n");
     };
     const auto is_gather = [](const std::string& text) { return text.find("gather(") != std::string::npos; };
-    for (const char* ids : {"0, 1, 2", "0, 1, 2, 3, 4", "-5, -4", "2"}) {
+    for (const char* ids : {"0, 1, 2", "0, 1, 2, 3, 4", "-5, -4", "2", "0, 0, 0", "3, -2"}) {
         EXPECT_FALSE(is_gather(taken(ids, ""))) << ids;
         for (int padding = 0; padding < 5; ++padding) {
             const std::string text = taken(ids, ", padding_idx = " + std::to_string(padding));
@@ -111,6 +111,33 @@ TEST(Simplify, RowsOfATableThatPadAreNoSlice) {
             EXPECT_EQ(text.find("padding_idx") != std::string::npos, pads) << ids << " " << padding;
         }
     }
+}
+
+// BERT's token types, all 0: what such a row has to do with the batch is seen, and its gradient is a sum.
+TEST(Simplify, TheSameRowOfATableEachTime) {
+    EXPECT_EQ(simplified(R"(
+func @main(%w: f32[3,5,4] parameter "w", %x: f32[3,2,6,4] input "x") -> (%y) {
+  %ids = constant() {value = <i64[2,6] splat 2.0>} : i64[2,6]
+  %g = gather(%w, %ids) {axis = 1} : f32[3,2,6,4]
+  %y = add(%x, %g) : f32[3,2,6,4]
+}
+)"),
+              text(R"(
+func @main(%w: f32[3,5,4] parameter "w", %x: f32[3,2,6,4] input "x") -> (%y) {
+  %g = slice(%w) {axis = 1, begin = 2, end = 3, step = 1} : f32[3,1,4]
+  %g_1 = reshape(%g) {dims = [3, 1, 1, 4]} : f32[3,1,1,4]
+  %y = add(%x, %g_1) : f32[3,2,6,4]
+}
+)"));
+    // Rows that are neither the same nor side by side stay looked up.
+    for (const char* ids : {"0, 0, 1", "1, 0, 0", "0, 2, 4"})
+        EXPECT_NE(
+            simplified(std::string("\nfunc @main(%w: f32[5,2] parameter \"w\") -> (%y) {\n  %ids = constant() {value = "
+                                   "<i64[3] dense [") +
+                       ids + "]>} : i64[3]\n  %y = gather(%w, %ids) {axis = 0} : f32[3,2]\n}\n")
+                .find("gather("),
+            std::string::npos)
+            << ids;
 }
 
 // Where the loss is still to be found, what is known of the rows of a batch is kept, whatever looks shorter.
