@@ -421,6 +421,8 @@ class Run:
             by = row["by"] + (", layers recomputed" if row.get("recomputed") else "")
             peak = "-" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 1e9:.1f}"
             out.append(f"| {row['model']} | {by} | {row['step_ms']:.2f} | {row['tokens_per_second']:.0f} | {mfu} | {peak} |")
+        if any("--fp8" in case.get("options", "") for case in self.cases.values()):
+            out += ["", "MFU is of the peak in bf16, where products are of FP8 as well"]
         out += [""] + [f"{name}: {memory_text(case['options'])}" for name, case in self.cases.items() if case["kind"] == "speed"]
         for row in r["table"]:
             if row.get("kernels"):
