@@ -15,15 +15,13 @@ import torch.nn.functional as F
 from thunderc._export import distance, parameters_of, plain, plain_attention, tensors_of, trained
 
 _TYPES = {"f32": torch.float32, "i64": torch.int64, "i32": torch.int32, "bool": torch.bool}
-# The same numbers for both sides: the flags of a program, and torch's optimizer.
 _OPTIMIZERS: dict[str, tuple[list[str], Callable[[Any], torch.optim.Optimizer]]] = {
     "adamw": (["--beta1", "0.9", "--beta2", "0.95", "--eps", "1e-8", "--weight-decay", "0.1", "--decay", "all"],
               lambda p: torch.optim.AdamW(p, lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)),
     "sgd": (["--momentum", "0.9", "--weight-decay", "0"], lambda p: torch.optim.SGD(p, lr=1e-3, momentum=0.9)),
 }
-# Relative: of the loss at the first step and ten times that at the last; of each gradient's norm; of each update's norm, in which
-# Adam makes much of little. In narrow types a thousand times as much.
-_LOSS, _GRADIENT, _UPDATE, _NARROW = 1e-5, 1e-4, 1e-3, 1e3
+# Relative: of the first loss, ten times that of the last; of gradients' norms; of updates', in which Adam makes much of little.
+_LOSS, _GRADIENT, _UPDATE, _NARROW = 1e-5, 1e-4, 1e-3, 1e3  # the last: so much more in narrow types
 _NOISE = 1e-6  # of the norm of all gradients, and of their largest element: a difference, and an element, below it is rounding
 
 
@@ -32,7 +30,6 @@ class Check:
     """What was compared, with its difference and its tolerance; true where all are within."""
     rows: list[tuple[str, float, float]]
     losses: list[tuple[float, float]]  # the model's and the program's, step by step
-    note: str = ""  # what may be why they differ
 
     def __bool__(self) -> bool:
         return all(difference <= tolerance for _, difference, tolerance in self.rows)
@@ -42,7 +39,6 @@ class Check:
         lines += [f"{k:4}  {a:13.8g} {b:13.8g}   {abs(a - b) / max(abs(a), 1e-12):.1e}" for k, (a, b) in enumerate(self.losses)]
         over = [row for row in self.rows if not row[1] <= row[2]]
         lines += [f"{what}: {difference:.1e}, tolerance {tolerance:.0e}" for what, difference, tolerance in over or [max(self.rows, key=lambda row: row[1] / row[2])]]
-        lines += [f"note: {self.note}"] if over and self.note else []
         return "\n".join(lines + [f"{len(over)} of {len(self.rows)} differ" if over else f"the same, all {len(self.rows)}; the widest is above"])
 
 
@@ -52,8 +48,7 @@ def model_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def names_in(model_names: Iterable[str], file_names: Iterable[str]) -> dict[str, str]:
-    """The model's name of each name of a file: the same, or with one prefix more or less, which a wrapper around the model has
-    for all of them; that with which the fewest have no tensor."""
+    """The model's name of each name of a file: the same, or with one prefix more or less for all; that which fits the most."""
     own, given = set(model_names), list(file_names)
     prefixes = sorted({"", *(n.split(".")[0] + "." for n in [*own, *given] if "." in n)})
     choices = [{name: prefix + name for name in given} for prefix in prefixes]
@@ -75,21 +70,13 @@ def _random(of: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
 
 def _own(result: Any, name: str) -> Any:
     """What a model gives under that name, in a dictionary or a class, or else first or alone."""
-    if isinstance(result, Mapping):
-        return result.get(name)
     first = result[0] if isinstance(result, (tuple, list)) and result else result
-    return getattr(result, name, first)
+    return result.get(name) if isinstance(result, Mapping) else getattr(result, name, first)
 
 
-def _constants(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers and flags, which the export made constants of the program."""
-    return {name: value for name, value in batch.items() if value is None or isinstance(value, (bool, int, float, str))}
-
-
-def _loss(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], constants: Mapping[str, Any], added: set[str],
-          loss: Callable[..., Any] | None) -> torch.Tensor:
+def _loss(model: torch.nn.Module, batch: Mapping[str, Any], added: set[str], loss: Callable[..., Any] | None) -> torch.Tensor:
     """Of what forward() takes of a batch, in which pair_0 and pair_1 are a tuple and batch_image is of a dictionary, and of the rest."""
-    names, parts, rest = {plain(name): name for name in parameters_of(model)}, dict[str, dict[str, torch.Tensor]](), dict[str, Any]()
+    names, parts, rest = {plain(name): name for name in parameters_of(model)}, dict[str, dict[str, Any]](), dict[str, Any]()
     anything = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
     of_model: dict[str, Any] = {"use_cache": False} if "use_cache" in names else {}
     for name, tensor in batch.items():
@@ -100,8 +87,6 @@ def _loss(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], constants: 
             of_model[names.get(name, name)] = tensor
         else:
             parts.setdefault(names[whole], {})[name[len(whole) + 1:]] = tensor
-    for name, value in constants.items():
-        (of_model if name in names.values() else rest)[name] = value
     result: Any = model(**of_model, **{name: tuple(of.values()) if "0" in of else of for name, of in parts.items()})
     if loss is not None:
         return loss(result, **rest)  # type: ignore[no-any-return]
@@ -124,8 +109,8 @@ def check(model: torch.nn.Module, program_folder: str | Path, *, loss: Callable[
           batches: Sequence[Mapping[str, torch.Tensor]] | None = None, mode: str = "train", cmake: Sequence[str] = ()) -> Check:
     """Trains both for `steps` steps from the model's weights on the same batches, prints the differences and gives them.
 
-    `loss` and `mode` are those of the export. Batches are random ones of the inputs' shapes and ranges where none are given; numbers
-    and flags that the export was given are to be in them, as in its example. The program is built in its folder where it is not yet, with `cmake`'s options. The model itself stays as it is."""
+    `loss` and `mode` are those of the export. Batches are random where none are given; numbers and flags that the export was given are to
+    be in them, as in its example. The program is built in its folder where it is not yet, with `cmake`'s options."""
     from safetensors.torch import load_file, save_file
 
     folder = Path(program_folder)
@@ -141,7 +126,8 @@ def check(model: torch.nn.Module, program_folder: str | Path, *, loss: Callable[
     generator = torch.Generator().manual_seed(0)
     inputs = {plain(of["name"]): of for of in about.get("inputs", [])}
     given = batches or [{name: _random(of, generator) for name, of in inputs.items()} for _ in range(steps)]
-    fed, constants = [tensors_of(batch) for batch in given], [_constants(batch) for batch in given]
+    fed = [tensors_of(batch) for batch in given]  # the others are constants of the program
+    constants = [{plain(name): of for name, of in batch.items() if isinstance(of, (bool, int, float, str, type(None)))} for batch in given]
     added = {name for name, of in inputs.items() if of.get("added")}
     model = copy.deepcopy(model)
     own = model_tensors(model)
@@ -165,7 +151,7 @@ def check(model: torch.nn.Module, program_folder: str | Path, *, loss: Callable[
         optimizer = optimizer_of([p for p in model.parameters() if p.requires_grad])
         for k in range(steps):
             optimizer.zero_grad()
-            value = _loss(model, fed[k % len(fed)], constants[k % len(fed)], added, loss)
+            value = _loss(model, {**fed[k % len(fed)], **constants[k % len(fed)]}, added, loss)
             value.backward()  # type: ignore[no-untyped-call]
             losses.append((float(value.detach()), float(log[k]["loss"])))
             now = {name: p.grad.double() for name, p in own.items() if p.grad is not None}
@@ -187,18 +173,14 @@ def check(model: torch.nn.Module, program_folder: str | Path, *, loss: Callable[
             end, moved = own[to].detach().double(), float((own[to].detach().double() - before[to]).norm())
             rows.append((f"update of {to}", float(((after[name] - end) * clear).norm()) / max(moved, 1e-30), scale * _UPDATE))
     rows += [(f"statistic {buffers[name]}", distance(moved_once[name], of), scale * _UPDATE) for name, of in sorted(statistics.items())]
-    defaults = [name for name, p in inspect.signature(model.forward).parameters.items()
-                if isinstance(p.default, (bool, int, float)) and name not in constants[0] and plain(name) not in fed[0]]
-    result = Check(rows, losses, f"forward() has its defaults of {', '.join(defaults)} here: where the export was given others, put them "
-                   "into batches, which take what example_inputs do" if defaults else "")
+    result = Check(rows, losses)
     print(result)
     return result
 
 
 def load(model: torch.nn.Module, weights: str | Path) -> torch.nn.Module:
-    """Puts the tensors of a file that a program's `--save` wrote into the model, in place, and gives the model. Types are the
-    model's. Parameters that the file lacks, tensors that the model lacks and other shapes are an error, with their names; buffers
-    may be absent, and a tied parameter answers to each of its names."""
+    """Puts the tensors of a file that a program's `--save` wrote into the model, in place, and gives it. What either lacks and other
+    shapes are an error; buffers may be absent, and a tied parameter answers to each of its names."""
     from safetensors.torch import load_file
 
     given, own = load_file(weights), model_tensors(model)

@@ -7,7 +7,6 @@ import io
 import linecache
 import logging
 import re
-import shlex
 import shutil
 import traceback
 import unittest.mock
@@ -19,7 +18,6 @@ import torch
 import torch.nn.attention.flex_attention as flex
 from torch.utils import _pytree as pytree
 
-_BESIDE = (".json", ".txt", ".model", ".jinja")  # of what a checkpoint has beside weights: configuration, tokenizer
 _NOT_THE_AUTHORS = re.compile(r"[/\\](torch|thunderc)[/\\]|<frozen|(contextlib|functools)\.py")
 # Of a tensor's norm: both sides compute the same operators in the same order, in the type's own precision.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
@@ -71,8 +69,7 @@ def tensors_of(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def register(value: Any) -> None:
-    """Named tuples and dataclasses in what a model gives: torch.export.save writes those alone of which it was told a name, and of
-    named tuples nothing else: then the fields stand in it."""
+    """Named tuples and dataclasses in what a model gives: torch.export.save writes them by a name, in which fields of tuples stand."""
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if kind not in pytree.SUPPORTED_SERIALIZED_TYPES and hasattr(kind, "_fields"):
@@ -92,8 +89,7 @@ def with_rows(inputs: dict[str, Any]) -> Any:
 
 
 def dynamic_shapes(inputs: Mapping[str, Any]) -> dict[str, dict[int, str]]:
-    """Names of the dimensions that may vary: the first of all tensors that have as many rows, and the second of tensors of whole
-    numbers, as ids of tokens are. Equal sizes have one name."""
+    """Names of the dimensions that may vary: rows, and the second of tensors of whole numbers, as ids are. Equal sizes have one name."""
     tensors, names, out = tensors_of(inputs), dict[int, str](), dict[str, dict[int, str]]()
     rows = next((value.shape[0] for value in tensors.values() if value.dim() > 0), 0)
     for name, value in tensors.items():
@@ -143,8 +139,7 @@ def _silence() -> Iterator[None]:
 
 
 def _said(error: BaseException) -> tuple[str, str]:
-    """What is wrong, with the innermost line that is the author's (of the traceback, or of the code that torch says it was tracing),
-    and what to do."""
+    """What is wrong, with the innermost line that is the author's, and what to do."""
     text, place = str(error), ""
     frames = [(f.filename, str(f.lineno)) for f in traceback.extract_tb(error.__traceback__)]
     for file, line in frames + re.findall(r'File "([^"]+)", line (\d+)', text):
@@ -200,26 +195,6 @@ def _program(module: torch.nn.Module, inputs: dict[str, Any], dynamic: Any, long
     raise ExportError(f"the model cannot be exported: {reason}\nhelp: {remedy}") from failed[-1]
 
 
-def _flags(program: torch.export.ExportedProgram, inputs: Mapping[str, Any]) -> str:
-    """What binds open dimensions to the example's sizes. The file has torch's own symbols in the place of their names."""
-    tensors, sizes, made_of = tensors_of(inputs), dict[str, tuple[int, int]](), dict[str, set[str]]()
-    for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in tensors:
-            for axis, size in enumerate(node.meta["val"].shape):
-                if isinstance(size, torch.SymInt):
-                    dim = str(size.node.expr).replace(" ", "")
-                    sizes.setdefault(dim, (axis, tensors[node.name].shape[axis]))
-                    made_of[dim] = {str(of) for of in size.node.expr.free_symbols}
-    bound = [dim for dim in sizes if made_of[dim] == {dim} or not made_of[dim] & set(sizes)]  # s7+1 follows from s7
-    flags = []
-    for axis, flag in ((0, "batch"), (1, "seq")):
-        of = [dim for dim in bound if sizes[dim][0] == axis]
-        if len({sizes[dim][1] for dim in of}) == 1:  # the flag is about all of them
-            flags.append(f" --{flag} {sizes[of[0]][1]}")
-            bound = [dim for dim in bound if dim not in of]
-    return "".join(flags + [f" --dim {shlex.quote(f'{dim}={sizes[dim][1]}')}" for dim in bound])
-
-
 def _step(module: torch.nn.Module, inputs: Mapping[str, Any]) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
     """Results, and gradients of a sum of them in which each element has a weight of its own."""
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}  # the model's own stay as they are
@@ -233,15 +208,6 @@ def _step(module: torch.nn.Module, inputs: Mapping[str, Any]) -> tuple[list[torc
              for r in results if r.is_floating_point() and r.requires_grad]
     gradients = torch.autograd.grad(parts, list(own.values()), allow_unused=True) if parts and own else ()
     return results, {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(own.items(), gradients)}
-
-
-def _changed(module: torch.nn.Module, inputs: Mapping[str, Any]) -> list[str]:
-    """Buffers that forward() changes, but for statistics of batch norms, which programs move as well."""
-    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    with torch.no_grad():
-        torch.func.functional_call(module, buffers, (), dict(inputs))
-    return [name for name, buffer in module.named_buffers() if not torch.equal(buffer, buffers[name])
-            and name.split(".")[-1] not in ("running_mean", "running_var", "num_batches_tracked")]
 
 
 def distance(found: torch.Tensor, wanted: torch.Tensor, least: float = 1e-12) -> float:
@@ -282,8 +248,7 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scor
     if key.shape[1] != heads:  # groups of heads share keys
         key, value = (of.repeat_interleave(heads // key.shape[1], 1) for of in (key, value))
     at = numbers(batch, 0), numbers(heads, 1), numbers(rows, 2), numbers(columns, 3)
-    scores = score_mod(query @ key.transpose(-2, -1) * scale, *at)
-    scores = torch.where(block_mask[-1](*at), scores, float("-inf"))
+    scores = torch.where(block_mask[-1](*at), score_mod(query @ key.transpose(-2, -1) * scale, *at), float("-inf"))
     return torch.softmax(scores, -1) @ value, torch.logsumexp(scores, -1), scores.amax(-1)
 
 
@@ -307,37 +272,30 @@ def plain_attention() -> ContextManager[Any]:
 
 
 def _copy_beside(model: torch.nn.Module, path: Path, source: str | Path | None, tokenizer: Any) -> list[str]:
-    """A folder beside the file, named as it is, of what Hugging Face loads a model with: the program's --save completes it. The
-    folder that the model came from keeps its weights: then it is another one. What is to be said of it."""
+    """A folder beside the file of what Hugging Face loads a model with, which --save completes; not the one that the model came from."""
     folder = path.with_suffix("")
     if source and folder.resolve() == Path(source).resolve():
         folder = folder.with_name(folder.name + "-trained")
-    files = [f for f in Path(source).iterdir() if f.suffix in _BESIDE and not f.name.endswith(".index.json")] if source else []
-    saved: list[Any] = [of for of in (None if files else getattr(model, "config", None), tokenizer) if hasattr(of, "save_pretrained")]
-    if not files and not saved:
-        return []
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in files:
-        shutil.copyfile(file, folder / file.name)
+    if source:
+        shutil.copytree(source, folder, dirs_exist_ok=True, copy_function=shutil.copyfile,
+                        ignore=lambda _, names: [n for n in names if not n.endswith((".json", ".txt", ".model", ".jinja")) or n.endswith(".index.json")])
+    saved: list[Any] = [of for of in (None if source else getattr(model, "config", None), tokenizer) if hasattr(of, "save_pretrained")]
     for of in saved:
         of.save_pretrained(folder)
-    return [f"configuration in {folder}/: after training with --save {folder}/model.safetensors it is a model to load"]
+    return [f"configuration in {folder}/: after training with --save {folder}/model.safetensors it is a model to load"] if source or saved else []
 
 
 def export(model: torch.nn.Module, example_inputs: Any, path: str | Path, *, loss: Callable[..., Any] | None = None,
            dynamic: Any = True, mode: str = "train", tokenizer: Any = None, source: str | Path | None = None) -> Exported:
-    """Writes `path`, the .pt2 file of a model as it is trained, and checks it against the model.
+    """Writes `path`, the .pt2 file of a model as it is trained, and checks it against the model (docs/python.md).
 
-    `example_inputs`: a dictionary of inputs by name, or a tuple in the order of forward(). `loss`: a function of the model's result
-    and of further inputs, which stand behind the model's or under the names of its parameters; the graph then ends in it, else in
-    what the model returns. `dynamic`: True leaves batch and sequence open where the model can; False fixes the example's sizes;
-    else it is torch.export's dynamic_shapes. `mode`: train or eval. `source`: a Hugging Face folder whose configuration and
-    tokenizer are copied beside the file; else those of the model and of `tokenizer` are."""
+    `example_inputs`: by name, or in the order of forward(), those of `loss` behind them, a function of the model's result and of these.
+    `dynamic`: True: batch and sequence where the model can; False: the example's sizes; else torch.export's dynamic_shapes. `mode`:
+    train or eval. `source`: a Hugging Face folder whose configuration and tokenizer go beside the file, else the model's and `tokenizer`."""
     path = Path(path)
     if path.suffix != ".pt2":
         raise ValueError(f"{path}: the name of the file has to end in .pt2")
-    said = "exported in train() mode, as it is trained; mode=\"eval\" leaves dropout out and statistics fixed"
-    notes = [said] if mode == "train" and not model.training else []
+    notes = [] if mode != "train" or model.training else ["exported in train() mode, as it is trained; mode=\"eval\" leaves dropout out"]
     of_model, of_loss = by_name(model, example_inputs, loss)
     if "use_cache" in parameters_of(model):
         of_model.setdefault("use_cache", False)
@@ -352,12 +310,14 @@ def export(model: torch.nn.Module, example_inputs: Any, path: str | Path, *, los
         try:
             found = _step(program.module(), inputs)
         except RuntimeError as error:
-            changed = ", ".join(_changed(module, inputs))
-            raise ExportError(f"the exported graph cannot be run as the model was: {str(error).partition(chr(10))[0]}\nhelp: " +
-                              (f"forward() changes {changed}: leave that out, and make what depends on it an input" if changed else
-                               "forward() may depend on what is no input, or change what its gradient needs")) from error
+            raise ExportError(f"the exported graph cannot be run as the model was: {str(error).splitlines()[0]}\n"
+                              "help: leave out what forward() writes to buffers, and make what depends on them an input") from error
         difference = _compare(*step, *found)
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.export.save(program, path)
     notes += _copy_beside(model, path, source, tokenizer)
-    return Exported(path, program, dims, difference, notes, f"thunderc train {path}{_flags(program, inputs)} -o {path.stem}-train/")
+    given = tensors_of(inputs)
+    opened = {axis: given[node.name].shape[axis] for node in program.graph.find_nodes(op="placeholder") if node.name in given
+              for axis, size in enumerate(node.meta["val"].shape) if isinstance(size, torch.SymInt)}
+    flags = "".join(f" --{flag} {opened[axis]}" for axis, flag in enumerate(("batch", "seq")) if axis in opened)
+    return Exported(path, program, dims, difference, notes, f"thunderc train {path}{flags} -o {path.stem}-train/")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m thunderc.export FOLDER -o llama.pt2: a model of a Hugging Face folder, out of Python. Imported, `thunderc.export` is the
-function, whichever way it is spelled."""
+"""python -m thunderc.export FOLDER -o llama.pt2: a model of a Hugging Face folder. Imported, this is the function of the same name."""
 import argparse
 import sys
 from pathlib import Path
@@ -17,13 +16,11 @@ def example_of(model: Any, batch: int, seq: int, logits: bool, image_size: int |
     text = config.get_text_config()
     if main == "input_ids" and hasattr(text, "vocab_size"):
         out = {main: torch.randint(0, text.vocab_size, (batch, seq))}
-    elif main == "pixel_values" and hasattr(config, "num_channels"):
-        size = image_size or getattr(config, "image_size", None)
-        if size is None:
-            raise ExportError(f"the configuration does not say which images {kind} takes\nhelp: --image-size N, the height and the width")
+    elif main == "pixel_values" and hasattr(config, "num_channels") and (image_size or hasattr(config, "image_size")):
+        size = image_size or config.image_size
         out = {main: torch.randn(batch, config.num_channels, *(size if isinstance(size, (list, tuple)) else (size, size)))}
     else:
-        raise ExportError(f"what {kind} takes as {main} is not known here\nhelp: call thunderc.export in Python, which takes any inputs")
+        raise ExportError(f"what {kind} takes as {main} is not known here\nhelp: --image-size N for images; thunderc.export in Python takes any inputs")
     # What the ends of Hugging Face's class names say of labels: one for each row, one for each token.
     by_row = kind.endswith(("ForSequenceClassification", "ForImageClassification"))
     by_token = main == "input_ids" and kind.endswith(("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForTokenClassification",

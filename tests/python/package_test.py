@@ -224,7 +224,7 @@ class Package(unittest.TestCase):
                     "  - Not all values of seq = L['ids'].size()[1] in the specified range seq <= 24 satisfy the generated guard L['ids'].size()[1] != 24.\n")
         self.assertIn("!= 24", _export._said(ValueError(violated))[0])
 
-    def test_the_command_binds_what_is_open(self):
+    def test_the_command_compiles_what_is_open(self):
         class Two(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -239,7 +239,6 @@ class Package(unittest.TestCase):
         self.compiled(made, "--force")
         auto = torch.export.Dim.AUTO
         made = thunderc.export(Two(), inputs, self.at / "auto.pt2", dynamic={"ids": {0: auto, 1: auto}, "other": {0: auto}})
-        self.assertIn(" --batch 3 --seq 7 -o", made.command)
         self.compiled(made, "--force")
 
     def test_the_authors_line_is_named(self):
@@ -263,7 +262,7 @@ class Package(unittest.TestCase):
                 self.calls += 1
                 return super().forward(x) * self.calls
 
-        with self.assertRaisesRegex(thunderc.ExportError, r"cannot be run as the model was: .*\nhelp: forward\(\) changes calls: leave that out"):
+        with self.assertRaisesRegex(thunderc.ExportError, r"cannot be run as the model was: .*\nhelp: leave out what forward\(\) writes to buffers"):
             thunderc.export(Counting(), (torch.randn(5, 4),), self.at / "counting.pt2")
 
     def test_the_name_is_the_function_however_it_is_imported(self):
@@ -288,7 +287,7 @@ class Package(unittest.TestCase):
         images = {"num_channels": 3, "num_labels": 4}
         self.assertEqual(shapes("AnyForImageClassification", "pixel_values", 8, **images), {"pixel_values": [2, 3, 8, 8], "labels": [2]})
         self.assertEqual(shapes("AnyForImageClassification", "pixel_values", image_size=(4, 6), **images)["pixel_values"], [2, 3, 4, 6])
-        with self.assertRaisesRegex(thunderc.ExportError, "does not say which images AnyForImageClassification takes\nhelp: --image-size N"):
+        with self.assertRaisesRegex(thunderc.ExportError, "what AnyForImageClassification takes as pixel_values is not known here\nhelp: --image-size N"):
             shapes("AnyForImageClassification", "pixel_values", **images)
         # Lengths that are equal would be one dimension.
         self.assertEqual(shapes("AnyForConditionalGeneration", "input_ids", vocab_size=11, is_encoder_decoder=True),
@@ -345,7 +344,6 @@ class Package(unittest.TestCase):
                          ["statistic norm.running_mean", "statistic norm.running_var"])
         wrong = self.check(model, program, batches=[{**inputs, "scale": 2.0}])
         self.assertIn("loss of step 0", str(wrong))
-        self.assertIn("note: forward() has its defaults of scale, doubled here", str(self.check(model, program, steps=1)))
         model.norm.momentum = 0.2
         wrong = self.check(model, program, batches=[inputs])
         self.assertRegex(str(wrong), "statistic norm.running_mean: .*\nstatistic norm.running_var: .*\n2 of [0-9]+ differ")
