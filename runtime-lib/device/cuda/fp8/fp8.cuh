@@ -259,6 +259,14 @@ THUNDER_FUNCTION void scale_block(Fp8BlockScale<e8m0>& scale, float amax, const 
     scale = mx_scale_of_block(amax);
 }
 
+// Of what the threads of a block have of one row, or column: `thread` is one of `group` that lie side by side.
+template <typename Amaxes>
+THUNDER_FUNCTION float amax_of_block(Amaxes of_threads, int thread, int group) {
+    float amax = 0;
+    for (int k = 0; k < group; ++k) amax = larger_amax(amax, of_threads[thread / group * group + k]);
+    return amax;
+}
+
 template <typename Scale, typename X>
 THUNDER_FUNCTION void fp8_quantise_blocks(Global<e4m3> q, Global<Scale> scales, Global<e4m3> q_transposed,
                                           Global<Scale> scales_transposed, Global<const X> x, Fp8BlockSizes s) {
@@ -292,19 +300,12 @@ THUNDER_FUNCTION void fp8_quantise_blocks(Global<e4m3> q, Global<Scale> scales, 
     if (s.squares) in_square = block_max<256>(in_square, warps);
     const std::int64_t block = s.squares ? side : s.group * mine, row_blocks = (s.rows + block - 1) / block,
                        column_blocks = (s.width + block - 1) / block;
-    // That of a row or a column of this thread, `amaxes` of `of_it`, in a block of which thread t along the side is
-    // one.
-    const auto amax_of = [&](const auto& of_it, int t) {
-        if (s.squares) return in_square;
-        float amax = 0;
-        for (int k = 0; k < s.group; ++k) amax = larger_amax(amax, of_it[t / s.group * s.group + k]);
-        return amax;
-    };
     if (q) {
         THUNDER_UNROLL
         for (int i = 0; i < mine; ++i) {
             Fp8BlockScale<Scale> scale;
-            scale_block(scale, amax_of(of_rows + (ty * mine + i) * threads, tx), s);
+            scale_block(scale, s.squares ? in_square : amax_of_block(of_rows + (ty * mine + i) * threads, tx, s.group),
+                        s);
             const bool first = tx % s.group == 0 && part.row(i) < s.rows && part.column(0) < s.width;
             if (first && (!s.squares || (ty == 0 && i == 0)))
                 scales[(s.squares ? part.row(i) / side : part.row(i)) * column_blocks + part.column(0) / block] =
@@ -318,7 +319,8 @@ THUNDER_FUNCTION void fp8_quantise_blocks(Global<e4m3> q, Global<Scale> scales, 
     for (int j = 0; j < mine; ++j) {
         const std::int64_t to_row = part.column(j);  // of the transposed copy
         Fp8BlockScale<Scale> scale;
-        scale_block(scale, amax_of(of_columns + (tx * mine + j) * threads, ty), s);
+        scale_block(scale, s.squares ? in_square : amax_of_block(of_columns + (tx * mine + j) * threads, ty, s.group),
+                    s);
         const bool first = ty % s.group == 0 && to_row < s.width && part.row(0) < s.rows;
         if (first && (!s.squares || (tx == 0 && j == 0)))
             scales_transposed[(s.squares ? to_row / side : to_row) * row_blocks + part.row(0) / block] = scale.scale;
