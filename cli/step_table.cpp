@@ -26,7 +26,7 @@ bool StepEstimate::quantised() const {
 }
 
 double StepEstimate::share_of_peak(const Reach& reach, double flops) const {
-    return flops / seconds(reach) / (narrow() ? machine->bf16_flops : machine->f32_flops);
+    return flops / seconds(reach) / (narrow() || quantised() ? machine->bf16_flops : machine->f32_flops);
 }
 
 namespace {
@@ -129,6 +129,12 @@ std::string step_table(const StepEstimate& e) {
         e.quantised() ? fmt::format(", those of FP8 {:.0f}% of theirs", 100 * m.reach.fp8_products) : "",
         100 * m.reach.attention_forward, 100 * m.reach.attention_backward, 100 * m.reach.memory,
         100 * m.reach.optimizer, 100 * m.reach.lookups, 1e6 * m.reach.seconds_per_call);
+    const auto by_threads = [](const KernelCost& k) {
+        return k.flops > 0 && k.name.starts_with("fp8_") && !is_quantised(k.products);
+    };
+    if (std::any_of(e.kernels.begin(), e.kernels.end(), by_threads))
+        out +=
+            "products of FP8 in blocks are those of plain threads, taken for products of f32: assumed, not measured\n";
     return out;
 }
 

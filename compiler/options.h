@@ -69,7 +69,7 @@ struct CompileOptions {
     std::string dtype = "auto";     // of products: auto (that of the export), or a name
     std::string fp8;                // the recipe by which products of blocks are quantised; "": they are not
     std::string fp8_wgrad = "fp8";  // of products that give gradients of weights: fp8, bf16
-    std::string fp8_skip;           // a regular expression of modules that stay as they are; empty: none
+    std::string fp8_skip;           // modules that stay as they are (parse_fp8_skip); empty: none
     // several ranks
     Mesh mesh;
     std::int64_t bucket_bytes = 25 << 20;  // gradients that copies of the model sum together

@@ -124,7 +124,7 @@ void add_layers(PassList& list, const CompileOptions& o) {
         });
     }
     if (o.transform == Transform::train) list.add("freeze_unreached", freeze_unreached);
-    if (!o.fp8.empty() && !o.fp8_skip.empty() && !reference_only(o))
+    if (!o.fp8.empty() && !o.fp8_skip.empty())
         list.require("exempt_layers", [o](Module m, Report& r) { return exempt_layers(std::move(m), o.fp8_skip, r); });
     if (!reference_only(o))
         list.add("merge_siblings",

@@ -90,7 +90,7 @@ def read_profile(text, steps):
         if fields[0] in ("copy_from_host", "copy_to_host"):
             continue  # weights as the run begins
         timed, ms = int(fields[-9]), float(fields[-8])
-        word = "linear" if fields[0] == "fp8_product" else fields[0].split("_")[0]
+        word = "linear" if fields[0] in ("fp8_product", "fp8_block_product") else fields[0].split("_")[0]
         # One word that no call of the runtime API begins with is a kernel of the program's own, but for an optimizer's name.
         group = "optimizer" if re.match(r"\w+ of \d+ parameters? in ", line) else GROUPS.get(word, "fused")
         groups[group] = groups.get(group, 0.0) + ms / timed * (timed + 1) / steps

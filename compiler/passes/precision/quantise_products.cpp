@@ -364,7 +364,7 @@ class BlockQuantiser {
 
     void backward_weight(Op& op, const Function& before, const Uses& uses) {
         if (!multiplies_codes(op, before, uses)) {
-            left_.emplace_back(op.operands[0], scope_of(op));
+            if (layer_of_gradients(op, before, uses).empty()) left_.emplace_back(op.operands[0], scope_of(op));
             f_.ops.push_back(std::move(op));
             return;
         }
@@ -471,6 +471,28 @@ void quantise_blocks(Module& module, const std::string& name, ScaledTensors& ten
         if (runs_function(op)) BlockQuantiser(module, entry, op, tensors, options, report).run(of_step);
 }
 
+// Layers of a stack that stand in no loop and no call: heads and the like have no number.
+void tell_layers_alone(const Function& step, ScaledTensors& tensors, Report& report) {
+    std::vector<std::string> alone;
+    for (const Op& op : step.ops) {
+        if (op.name != "linear" || is_exempt(op)) continue;
+        const auto at = std::find(step.arguments.begin(), step.arguments.end(), op.operands[linear_weight(0)]);
+        if (at == step.arguments.end()) continue;
+        const ArgInfo& info = step.argument_info[static_cast<std::size_t>(at - step.arguments.begin())];
+        std::string name = info.names.size() == 1 ? info.names.front() : "";
+        if (info.kind == ArgInfo::Kind::state) name = name.substr(name.find('.') + 1);
+        const auto numbers = numbers_of(name);
+        if (numbers.empty()) continue;
+        const std::string layer = fmt::format("{}{}", numbers.front().first, numbers.front().second);
+        report.declined("quantise_products", name, "it stands in no loop and no call");
+        if (std::find(alone.begin(), alone.end(), layer) == alone.end()) alone.push_back(layer);
+    }
+    for (const std::string& layer : alone) {
+        report.warning("--fp8", layer, "its products stay in bf16: it stands in no loop and no call of layers");
+        tensors.note_declined(layer, "it stands in no loop and no call of layers");
+    }
+}
+
 }  // namespace
 
 std::string_view name_of(Fp8Recipe recipe) {
@@ -505,6 +527,7 @@ Module quantise_products(Module module, const Fp8Options& options, Report& repor
     quantise_blocks(module, forward_backward_function, tensors, options, true, report);
     if (module.find(evaluate_function) != nullptr)
         quantise_blocks(module, evaluate_function, tensors, options, false, report);
+    tell_layers_alone(*module.find(forward_backward_function), tensors, report);
     tensors.require_any();
     tensors.update_scales(*module.find(forward_backward_function), *module.find(update_function), options.ranks);
     forget_exempt(module);

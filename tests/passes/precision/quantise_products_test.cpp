@@ -282,11 +282,44 @@ func @other(%x: bf16[16,16], %w: bf16[32,16]) -> (%y, %x) {
     EXPECT_EQ(body_of(all, "layer_backward").find("fp8"), std::string::npos) << all;
 }
 
-// By the mark of exempt_layers, of which nothing is left.
+// By the mark of exempt_layers.
 TEST(QuantiseProducts, LeavesOutWhatIsExempt) {
     const std::string exempt = "%u = linear(%x, %w) {exempt = true} : bf16[16,32]";
     EXPECT_EQ(message_of(step(exempt, backward)),
               "--fp8: no linear layer of the model's blocks can be quantised: --fp8-skip names it");
+}
+
+// The gradient of what is exempt stays in bf16 beside that of a layer that is not, whose dy it is too, and nothing is
+// said of it but that.
+TEST(QuantiseProducts, WhatIsExemptHasNoGradientOfCodes) {
+    Report report;
+    const std::string text =
+        step("%r = linear(%x, %w) {exempt = true} : bf16[16,32]\n  %u = add(%r, %r) : bf16[16,32]", backward);
+    EXPECT_EQ(message_of(text), "--fp8: no linear layer of the model's blocks can be quantised: --fp8-skip names it");
+    try {
+        quantised(text, {}, &report);
+    } catch (const UserError&) {
+    }
+    for (const Note& note : report.notes) EXPECT_EQ(note.text.find("not added up"), std::string::npos) << note.text;
+}
+
+// A layer of a stack that no loop has is told of; the head, which has no number, is not.
+TEST(QuantiseProducts, WarnsOfLayersAlone) {
+    Report report;
+    std::string text = step(forward, backward);
+    const auto replace = [&](const std::string& what, const std::string& by) {
+        for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+            text.replace(at, what.size(), by);
+    };
+    quantised(text, {}, &report);
+    const auto is_warning = [](const Note& note) { return note.kind == Note::Kind::warning; };
+    EXPECT_TRUE(std::none_of(report.notes.begin(), report.notes.end(), is_warning));
+    replace("narrow_copy.head.weight", "narrow_copy.layers.2.up.weight");
+    quantised(text, {}, &report);
+    const auto warning = std::find_if(report.notes.begin(), report.notes.end(), is_warning);
+    ASSERT_NE(warning, report.notes.end());
+    EXPECT_EQ(warning->where, "layers.2");
+    EXPECT_EQ(warning->text, "its products stay in bf16: it stands in no loop and no call of layers");
 }
 
 // Layers between two loops stay as they are; each loop's layers have scales of their own, and so each a function.

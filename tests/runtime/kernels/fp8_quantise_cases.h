@@ -23,9 +23,9 @@ struct QuantiseCase {
 };
 
 // Whole squares and parts of them, one row, one column, rows apart; scales that lose what is small, and what is large.
-inline const QuantiseCase quantise_cases[] = {{64, 64, 64, 1.F},   {128, 192, 192, 37.5F}, {64, 128, 136, 0.01F},
-                                              {70, 33, 33, 900.F}, {1, 130, 130, 3.F},     {65, 1, 7, 1e-4F},
-                                              {16, 64, 64, 1e30F}, {80, 68, 72, 0.3F}};
+inline const QuantiseCase quantise_cases[] = {
+    {64, 64, 64, 1.F}, {128, 192, 192, 37.5F}, {64, 128, 136, 0.01F}, {70, 33, 33, 900.F},  {1, 130, 130, 3.F},
+    {65, 1, 7, 1e-4F}, {16, 64, 64, 1e30F},    {80, 68, 72, 0.3F},    {256, 256, 256, 2.F}, {264, 136, 144, 5.F}};
 
 // Numbers of all sizes, with zeros of both signs, infinities and NaN where `special`.
 inline std::vector<float> numbers_of_all_sizes(std::int64_t n, bool special) {

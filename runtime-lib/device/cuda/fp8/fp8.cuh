@@ -271,9 +271,10 @@ template <typename Scale, typename X>
 THUNDER_FUNCTION void fp8_quantise_blocks(Global<e4m3> q, Global<Scale> scales, Global<e4m3> q_transposed,
                                           Global<Scale> scales_transposed, Global<const X> x, Fp8BlockSizes s) {
     constexpr int side = fp8_square, mine = fp8_part, threads = side / mine;  // along a side of the square
+    constexpr int pitch = threads + 1;                                        // rows begin in different banks
     THUNDER_SHARED(e4m3, square, side * side);                                // transposed
-    THUNDER_SHARED(float, of_rows, side* threads);                            // amaxes of what a thread has of a row
-    THUNDER_SHARED(float, of_columns, side* threads);
+    THUNDER_SHARED(float, of_rows, side* pitch);                              // amaxes of what a thread has of a row
+    THUNDER_SHARED(float, of_columns, side* pitch);
     THUNDER_SHARED(float, warps, 8);
     const Fp8Part part(s.rows, s.width, s.vectors);
     const int tx = part.tx, ty = part.ty;
@@ -293,8 +294,8 @@ THUNDER_FUNCTION void fp8_quantise_blocks(Global<e4m3> q, Global<Scale> scales, 
     }
     THUNDER_UNROLL
     for (int i = 0; i < mine; ++i) {
-        of_rows[(ty * mine + i) * threads + tx] = in_rows[i];
-        of_columns[(tx * mine + i) * threads + ty] = in_columns[i];
+        of_rows[(ty * mine + i) * pitch + tx] = in_rows[i];
+        of_columns[(tx * mine + i) * pitch + ty] = in_columns[i];
     }
     barrier();
     if (s.squares) in_square = block_max<256>(in_square, warps);
@@ -304,7 +305,7 @@ THUNDER_FUNCTION void fp8_quantise_blocks(Global<e4m3> q, Global<Scale> scales, 
         THUNDER_UNROLL
         for (int i = 0; i < mine; ++i) {
             Fp8BlockScale<Scale> scale;
-            scale_block(scale, s.squares ? in_square : amax_of_block(of_rows + (ty * mine + i) * threads, tx, s.group),
+            scale_block(scale, s.squares ? in_square : amax_of_block(of_rows + (ty * mine + i) * pitch, tx, s.group),
                         s);
             const bool first = tx % s.group == 0 && part.row(i) < s.rows && part.column(0) < s.width;
             if (first && (!s.squares || (ty == 0 && i == 0)))
@@ -319,8 +320,7 @@ THUNDER_FUNCTION void fp8_quantise_blocks(Global<e4m3> q, Global<Scale> scales, 
     for (int j = 0; j < mine; ++j) {
         const std::int64_t to_row = part.column(j);  // of the transposed copy
         Fp8BlockScale<Scale> scale;
-        scale_block(scale, s.squares ? in_square : amax_of_block(of_columns + (tx * mine + j) * threads, ty, s.group),
-                    s);
+        scale_block(scale, s.squares ? in_square : amax_of_block(of_columns + (tx * mine + j) * pitch, ty, s.group), s);
         const bool first = ty % s.group == 0 && to_row < s.width && part.row(0) < s.rows;
         if (first && (!s.squares || (tx == 0 && j == 0)))
             scales_transposed[(s.squares ? to_row / side : to_row) * row_blocks + part.row(0) / block] = scale.scale;

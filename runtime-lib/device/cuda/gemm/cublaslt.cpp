@@ -208,8 +208,8 @@ class Stopwatch {
 
 // The fastest of the candidates, on the tensors of this call, whose result is put back. A GPU's clock falls as it gets
 // warm and rises when it has little to do: the best are tried in turns, and each is known by its middle one.
-std::size_t fastest(const Plan& plan, std::span<const cublasLtMatmulHeuristicResult_t> candidates, const Product& p,
-                    Cache& cache, Stream& stream) {
+std::optional<std::size_t> fastest(const Plan& plan, std::span<const cublasLtMatmulHeuristicResult_t> candidates,
+                                   const Product& p, Cache& cache, Stream& stream) {
     const std::int64_t matrices = std::max<std::int64_t>(p.batch, 1);
     const std::size_t bytes =
         static_cast<std::size_t>((matrices - 1) * p.stride_c + (p.m - 1) * p.ld_c + p.n) * size_of(p.c.dtype);
@@ -250,7 +250,8 @@ std::size_t fastest(const Plan& plan, std::span<const cublasLtMatmulHeuristicRes
         for (Timed& t : tried) time(t, 5);
     copy(p.c.data, before.data(), bytes, stream);
     stream.synchronize();
-    return tried.empty() ? 0 : std::ranges::min_element(tried, faster)->candidate;
+    if (tried.empty()) return std::nullopt;
+    return std::ranges::min_element(tried, faster)->candidate;
 }
 
 void choose(Plan& plan, const ProductKey& key, const Product& p, Cache& cache, Stream& stream) {
@@ -304,7 +305,10 @@ void choose(Plan& plan, const ProductKey& key, const Product& p, Cache& cache, S
     }
     std::size_t chosen = 0;
     if (cache.tuned) {
-        chosen = fastest(plan, {results.data(), static_cast<std::size_t>(count)}, p, cache, stream);
+        const std::optional<std::size_t> found =
+            fastest(plan, {results.data(), static_cast<std::size_t>(count)}, p, cache, stream);
+        if (!found && may_be_refused) return;
+        chosen = found.value_or(0);
         std::vector<std::uint64_t> words(sizeof plan.algorithm / sizeof(std::uint64_t));
         std::memcpy(words.data(), &results[chosen].algo, sizeof plan.algorithm);
         cache.tuned->add(key.text(), words);
