@@ -15,7 +15,6 @@
 #include "device/cpu/bf16.h"
 #include "device/cpu/f16.h"
 #include "device/cuda/fp8/products.h"
-#include "device/cuda/gemm/whole_product.h"
 #include "support/error.h"
 #include "tensors.h"
 
@@ -84,27 +83,6 @@ Doubles widened(const std::vector<std::byte>& bytes, DType type) {
     return out;
 }
 
-Product product_of(const Fp8Product& call, bool fast) {
-    return {.c = call.c,
-            .a = call.a,
-            .b = call.b,
-            .scale_a = call.inverse_a,
-            .scale_b = call.inverse_b,
-            .transpose_b = true,
-            .fast_sums = fast,
-            .bias = call.bias,
-            .m = call.m,
-            .n = call.n,
-            .k = call.k,
-            .ld_a = call.k,
-            .ld_b = call.k,
-            .ld_c = call.n};
-}
-
-bool by_library(const Fp8Product& call, bool fast, Stream& stream) {
-    return whole_product(product_of(call, fast), call.residual, call.n, call.mode == WriteMode::add, stream);
-}
-
 bool check(const Case& c, Device& device, Stream& stream) {
     std::mt19937 generator(7);
     std::normal_distribution<float> normal(0.0F, 100.0F);
@@ -170,8 +148,8 @@ bool check(const Case& c, Device& device, Stream& stream) {
         good = good && error < tolerance(c.c, library) && same;
     };
     try {
-        one("cuBLASLt", true, [&] { return by_library(call, false, stream); });
-        one("fast sums", true, [&] { return by_library(call, true, stream); });
+        one("cuBLASLt", true, [&] { return fp8_product_by_library(call, false, stream); });
+        one("fast sums", true, [&] { return fp8_product_by_library(call, true, stream); });
     } catch (const std::exception& error) {
         line += std::string(": ") + error.what();
         good = false;
@@ -275,7 +253,7 @@ void time_layer(const char* name, std::int64_t rows, std::int64_t in, std::int64
                               .m = m,
                               .n = n,
                               .k = k};
-        by_library(call, fast, stream);
+        fp8_product_by_library(call, fast, stream);
     };
     report("y", flops, "TFLOP/s", [&] { product8(y, x8, DType::e4m3, w8, rows, out, in); });
     report("dx", flops, "TFLOP/s", [&] { product8(x, y8, DType::e5m2, w8, rows, in, out); });

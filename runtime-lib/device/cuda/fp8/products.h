@@ -6,6 +6,9 @@
 
 namespace thunder {
 
+// By cuBLASLt. False, and nothing done, where it has no such product. `fast_sums`: of Product.
+bool fp8_product_by_library(const Fp8Product& call, bool fast_sums, Stream& stream);
+
 // On any GPU, of any sizes; slow.
 void fp8_product_by_threads(const Fp8Product& call, Stream& stream);
 
