@@ -98,4 +98,18 @@ Dims Indexed::result_permutation() const {
     return out;
 }
 
+// Of both dimensions as one, every (columns + 1)-th element.
+Value diagonal_of(Builder& b, Value matrices, std::int64_t offset) {
+    Dims dims = b.type(matrices).dims;
+    const std::int64_t height = dims[dims.size() - 2], width = dims.back(), k = std::clamp(offset, -height, width);
+    const std::int64_t count =
+        std::max<std::int64_t>(0, k >= 0 ? std::min(height, width - k) : std::min(height + k, width));
+    const std::int64_t begin = k >= 0 ? k : -k * width;
+    dims.pop_back();
+    dims.back() = height * width;
+    const Value flat = b.reshape(matrices, dims);
+    return b.slice(flat, static_cast<std::int64_t>(dims.size()) - 1, begin,
+                   count == 0 ? begin : begin + (count - 1) * (width + 1) + 1, width + 1);
+}
+
 }  // namespace thunderc::aten

@@ -33,4 +33,7 @@ Indexed indexed(Node& n, const Dims& data, const std::vector<std::optional<Value
 Value part_written(Builder& b, Value whole, Value part, std::int64_t axis, std::int64_t begin, std::int64_t end,
                    std::int64_t step);
 
+// The diagonal of matrices in the last two dimensions, so far above the main one, as one dimension.
+Value diagonal_of(Builder& b, Value matrices, std::int64_t offset);
+
 }  // namespace thunderc::aten

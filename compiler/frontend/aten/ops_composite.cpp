@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "compiler/frontend/aten/importer.h"
+#include "compiler/frontend/aten/indices.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/frontend/shared/products.h"
 
@@ -76,26 +77,15 @@ void embedded_diagonal(Node& n) {
     n.give(n.b().transpose(with_diagonal(n, v, n.integer("offset", 0)), permutation));
 }
 
-// The k-th diagonal of a matrix.
-Value diagonal_of(Node& n, Value v, std::int64_t k) {
-    Builder& b = n.b();
-    const Dims dims = b.type(v).dims;
-    const std::int64_t width = dims[1], offset = std::clamp(k, -dims[0], width);
-    const std::int64_t count = offset >= 0 ? std::min(dims[0], width - offset) : std::min(dims[0] + offset, width);
-    const std::int64_t begin = offset >= 0 ? offset : -offset * width;
-    return b.slice(b.reshape(v, {dims[0] * width}), 0, begin,
-                   count <= 0 ? begin : begin + (count - 1) * (width + 1) + 1, width + 1);
-}
-
 void diagonal_or_matrix(Node& n) {
     const Dims dims = n.shape("self", 1, 2);
     const std::int64_t k = n.integer("diagonal", 0);
-    n.give(dims.size() == 1 ? with_diagonal(n, n.tensor("self"), k) : diagonal_of(n, n.tensor("self"), k));
+    n.give(dims.size() == 1 ? with_diagonal(n, n.tensor("self"), k) : diagonal_of(n.b(), n.tensor("self"), k));
 }
 
 void trace_op(Node& n) {
     n.shape("self", 2);
-    n.give(n.b().reduce_sum(n.b().cast(diagonal_of(n, n.tensor("self"), 0), accumulated(n, "self")), {0}));
+    n.give(n.b().reduce_sum(n.b().cast(diagonal_of(n.b(), n.tensor("self"), 0), accumulated(n, "self")), {0}));
 }
 
 // ---- products -------------------------------------------------------------------------------------------------------

@@ -475,7 +475,6 @@ void mesh_grid(Node& n) {
     }
 }
 
-// The diagonals of matrices: of both dimensions as one, every (columns + 1)-th element.
 void diagonal_op(Node& n) {
     Builder& b = n.b();
     const Type type = n.type("self");
@@ -487,18 +486,7 @@ void diagonal_op(Node& n) {
     for (std::int64_t d = 0; d < rank; ++d)
         if (d != rows && d != columns) permutation.push_back(d);
     permutation.insert(permutation.end(), {rows, columns});
-    Value v = b.transpose(n.tensor("self"), permutation);
-    Dims dims = b.type(v).dims;
-    const std::int64_t height = dims[dims.size() - 2], width = dims.back(),
-                       offset = std::clamp(n.integer("offset", 0), -height, width);
-    const std::int64_t count =
-        std::max<std::int64_t>(0, offset >= 0 ? std::min(height, width - offset) : std::min(height + offset, width));
-    const std::int64_t begin = offset >= 0 ? offset : -offset * width;
-    dims.pop_back();
-    dims.back() = height * width;
-    v = b.reshape(v, dims);
-    n.give(b.slice(v, static_cast<std::int64_t>(dims.size()) - 1, begin,
-                   count == 0 ? begin : begin + (count - 1) * (width + 1) + 1, width + 1));
+    n.give(diagonal_of(b, b.transpose(n.tensor("self"), permutation), n.integer("offset", 0)));
 }
 
 constexpr OpImporter shape_importers[] = {
