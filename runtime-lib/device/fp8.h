@@ -53,29 +53,29 @@ THUNDER_HOST_DEVICE inline std::uint8_t eight_bits(float x, Overflow overflow) {
 }  // namespace detail
 
 THUNDER_HOST_DEVICE inline float to_float(e4m3 x) {
-    const std::uint32_t bits = x.bits, magnitude = bits & 0x7fU;
+    const std::uint32_t bits = static_cast<std::uint32_t>(x), magnitude = bits & 0x7fU;
     // Moved up, exponent and fraction are those of a float that is 2^120 times too small, subnormals included.
     const std::uint32_t finite = detail::bits_of(detail::float_of(magnitude << 20) * 0x1p120F);
     return detail::float_of((bits & 0x80U) << 24 | (magnitude == 0x7fU ? 0x7fc00000U : finite));
 }
 THUNDER_HOST_DEVICE inline float to_float(e5m2 x) {
-    const std::uint32_t bits = x.bits, magnitude = bits & 0x7fU;
+    const std::uint32_t bits = static_cast<std::uint32_t>(x), magnitude = bits & 0x7fU;
     const std::uint32_t finite = detail::bits_of(detail::float_of(magnitude << 21) * 0x1p112F);
     const std::uint32_t special = magnitude > 0x7cU ? 0x7fc00000U : 0x7f800000U;
     return detail::float_of((bits & 0x80U) << 24 | (magnitude >= 0x7cU ? special : finite));
 }
 THUNDER_HOST_DEVICE inline float to_float(e8m0 x) {
-    const std::uint32_t exponent = x.bits;
+    const auto exponent = static_cast<std::uint32_t>(x);
     const std::uint32_t normal = exponent == 0xffU ? 0x7fc00000U : exponent << 23;
     return detail::float_of(exponent == 0 ? 0x00400000U : normal);  // 2^-127 is subnormal in f32
 }
 
 // To nearest, ties to even; a NaN stays one.
 THUNDER_HOST_DEVICE inline e4m3 to_e4m3(float x, Overflow overflow) {
-    return {detail::eight_bits<4, -6, 0x7e, 0x7f>(x, overflow)};
+    return e4m3{detail::eight_bits<4, -6, 0x7e, 0x7f>(x, overflow)};
 }
 THUNDER_HOST_DEVICE inline e5m2 to_e5m2(float x, Overflow overflow) {
-    return {detail::eight_bits<3, -14, 0x7b, 0x7c>(x, overflow)};
+    return e5m2{detail::eight_bits<3, -14, 0x7b, 0x7c>(x, overflow)};
 }
 // The least power of two that is not below |x|; 2^-127 of 0, 2^127 of what is larger, of infinity too. A NaN stays one.
 // So the numbers that are divided by it are no larger than they are divided by x.
@@ -83,7 +83,7 @@ THUNDER_HOST_DEVICE inline e8m0 to_e8m0(float x) {
     const std::uint32_t magnitude = detail::bits_of(x) & 0x7fffffffU;
     const std::uint32_t above = (magnitude + 0x7fffffU) >> 23, up = magnitude <= 0x00400000U ? 0 : above;
     const std::uint32_t exponent = up > 0xfeU ? 0xfeU : up;
-    return {static_cast<std::uint8_t>(magnitude > 0x7f800000U ? 0xffU : exponent)};
+    return e8m0{static_cast<std::uint8_t>(magnitude > 0x7f800000U ? 0xffU : exponent)};
 }
 
 // What a tensor's numbers become when they are quantised.

@@ -78,7 +78,7 @@ THUNDER_HOST_DEVICE inline Fp8BlockScale<float> scale_of_block(float amax, bool 
 // In e8m0: the least power of two by which the block is not larger than the type.
 THUNDER_HOST_DEVICE inline Fp8BlockScale<e8m0> mx_scale_of_block(float amax) {
     const e8m0 scale = to_e8m0(amax * (1.F / fp8_largest<e4m3>()));
-    const std::uint32_t exponent = scale.bits;
+    const auto exponent = static_cast<std::uint32_t>(scale);
     const std::uint32_t factor = exponent == 0xffU ? 0x7fc00000U : (254 - exponent) << 23;
     return {detail::float_of(exponent == 0xfeU ? 0x00400000U : factor), scale};
 }

@@ -11,29 +11,22 @@ namespace thunder {
 // or 1.
 enum class WriteMode : std::uint8_t { overwrite, add };
 
+// Numbers that are stored alone are enumerations of their bits, bf16{0x3f80}: scalars to the compiler, which makes no
+// vectors of a loop that copies a struct or names one.
+
 // A bfloat16 as it lies in memory: the upper half of an IEEE binary32. Arithmetic happens in f32.
-struct bf16 {  // NOLINT(readability-identifier-naming): a scalar type, named like int
-    std::uint16_t bits;
-};
+enum class bf16 : std::uint16_t {};  // NOLINT(readability-identifier-naming): a scalar type, named like int
 
 // An IEEE binary16 as it lies in memory.
-struct f16 {  // NOLINT(readability-identifier-naming)
-    std::uint16_t bits;
-};
+enum class f16 : std::uint16_t {};  // NOLINT(readability-identifier-naming)
 
 // Numbers of eight bits, which mean something with a scale beside them (device/fp8.h): four bits of exponent and three
 // of fraction without infinities ("fn": 448 is the largest, all ones is NaN); five and two, as the upper half of an
 // f16; and a scale that is a power of two, 2^(bits - 127), without a sign or a zero, all ones is NaN. OCP 8-bit
 // Floating Point Specification (OFP8), revision 1.0, and Microscaling Formats (MX) Specification, version 1.0.
-struct e4m3 {  // NOLINT(readability-identifier-naming)
-    std::uint8_t bits;
-};
-struct e5m2 {  // NOLINT(readability-identifier-naming)
-    std::uint8_t bits;
-};
-struct e8m0 {  // NOLINT(readability-identifier-naming)
-    std::uint8_t bits;
-};
+enum class e4m3 : std::uint8_t {};  // NOLINT(readability-identifier-naming)
+enum class e5m2 : std::uint8_t {};  // NOLINT(readability-identifier-naming)
+enum class e8m0 : std::uint8_t {};  // NOLINT(readability-identifier-naming)
 
 // Types that are storage alone: what is computed with them is widened to f32 first, and rounded where it is stored.
 #define THUNDER_NARROW_TYPES(X) X(bf16) X(f16)

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "device/scalars.h"
 
@@ -48,6 +49,12 @@ inline constexpr int dtype_least_exponents[] = {THUNDER_DTYPES(THUNDER_LEAST)};
 #undef THUNDER_SIZE
 #undef THUNDER_NAME
 #undef THUNDER_STORED
+
+// The bits of a number that is stored alone, f16{0x3c00}: 0x3c00.
+template <typename T>
+constexpr std::underlying_type_t<T> bits_of(T number) {
+    return static_cast<std::underlying_type_t<T>>(number);
+}
 
 constexpr std::size_t size_of(DType dtype) {
     return dtype_sizes[static_cast<std::size_t>(dtype)];

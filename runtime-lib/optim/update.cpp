@@ -26,8 +26,8 @@ void put_back_at_random(const Output& parameters, std::int64_t at, const float* 
     bf16* to = static_cast<bf16*>(parameters.data) + at;
     const auto first = static_cast<std::uint64_t>(segment.first + at - segment.begin);
     for (std::int64_t i = 0; i < n; ++i)
-        to[i].bits = rounded_at_random(std::bit_cast<std::uint32_t>(from[i]),
-                                       rounding_bits(rounding, segment.tensor, first + static_cast<std::uint64_t>(i)));
+        to[i] = bf16{rounded_at_random(std::bit_cast<std::uint32_t>(from[i]),
+                                       rounding_bits(rounding, segment.tensor, first + static_cast<std::uint64_t>(i)))};
 }
 
 using rules::Indices;

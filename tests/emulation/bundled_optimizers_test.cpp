@@ -363,12 +363,12 @@ TEST_F(BundledOptimizers, RoundAtRandom) {
             std::uint32_t bits = 0;
             std::memcpy(&bits, &exact, sizeof bits);
             const auto element = static_cast<std::uint64_t>(piece.first + i - piece.begin);
-            ASSERT_EQ(after[at].bits, rounded_at_random(bits, rounding_bits(given.rounding, piece.tensor, element)))
+            ASSERT_EQ(bits_of(after[at]), rounded_at_random(bits, rounding_bits(given.rounding, piece.tensor, element)))
                 << i;
-            up += after[at].bits == bits >> 16 ? 0 : 1;
+            up += bits_of(after[at]) == bits >> 16 ? 0 : 1;
         }
     EXPECT_GT(up, 1000U);
-    EXPECT_EQ(after[40].bits, p0[40].bits);  // between the pieces
+    EXPECT_EQ(bits_of(after[40]), bits_of(p0[40]));  // between the pieces
 }
 
 TEST_F(BundledOptimizers, GlobalNormAndClipping) {

@@ -553,7 +553,7 @@ void check_conversion(const std::vector<float>& numbers, Stream& stream) {
     convert(low.data(), high.data(), elements, stream);
     convert(again.data(), low.data(), elements, stream);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-        ASSERT_EQ(low.values()[i].bits, narrow_to<T>(numbers[i]).bits);
+        ASSERT_EQ(bits_of(low.values()[i]), bits_of(narrow_to<T>(numbers[i])));
         ASSERT_EQ(again.values()[i], to_float(narrow_to<T>(numbers[i])));
     }
 }

@@ -74,28 +74,29 @@ inline void warp_barrier(const emulation::Location& where = emulation::Location:
 // ---- numbers in memory ---------------------------------------------------------------------------------------------
 
 inline float to_float(bf16 x) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
+    return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16);
 }
 // To the nearest, halves to even; NaN is the one that GPUs give.
 inline bf16 to_bf16(float x) {
     const auto bits = std::bit_cast<std::uint32_t>(x);
-    if (x != x) return {0x7fff};
-    return {static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16)};
+    if (x != x) return bf16{0x7fff};
+    return bf16{static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16)};
 }
 inline float to_float(f16 x) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000) << 16, magnitude = x.bits & 0x7fff;
+    const auto bits = static_cast<std::uint32_t>(x);
+    const std::uint32_t sign = (bits & 0x8000) << 16, magnitude = bits & 0x7fff;
     if (magnitude >= 0x7c00) return std::bit_cast<float>(sign | 0x7f800000U | magnitude << 13);
     return std::copysign(std::bit_cast<float>(magnitude << 13) * 0x1p112F, std::bit_cast<float>(sign | 0x3f800000U));
 }
 inline f16 to_f16(float x) {
-    if (x != x) return {0x7fff};
+    if (x != x) return f16{0x7fff};
     const auto sign = static_cast<std::uint16_t>(std::signbit(x) ? 0x8000 : 0);
     const float size = std::abs(x);
-    if (size >= 65536) return {static_cast<std::uint16_t>(sign | 0x7c00)};
+    if (size >= 65536) return f16{static_cast<std::uint16_t>(sign | 0x7c00)};
     // In units of the last place; past the largest number these count on to infinity.
     const int exponent = size < 0x1p-14F ? -14 : std::ilogb(size);
     const auto units = static_cast<int>(std::nearbyint(std::ldexp(size, 10 - exponent)));
-    return {static_cast<std::uint16_t>(sign | ((exponent + 14) * 1024 + units))};
+    return f16{static_cast<std::uint16_t>(sign | ((exponent + 14) * 1024 + units))};
 }
 
 template <typename T, int N>

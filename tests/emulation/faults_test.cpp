@@ -91,7 +91,8 @@ TEST_F(Emulation, RoundsToNearestEven) {
     const std::pair<std::uint32_t, std::uint16_t> cases[] = {
         {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81}, {0x3f807fff, 0x3f80}, {0x7f7fffff, 0x7f80},
         {0x80000000, 0x8000}, {0xff800000, 0xff80}, {0x00018000, 0x0002}, {0x7f800001, 0x7fff}};
-    for (const auto& [bits, expected] : cases) EXPECT_EQ(to_bf16(std::bit_cast<float>(bits)).bits, expected) << bits;
+    for (const auto& [bits, expected] : cases)
+        EXPECT_EQ(bits_of(to_bf16(std::bit_cast<float>(bits))), expected) << bits;
 }
 
 // A sum of blocks through the workspace, by a second kernel.

@@ -65,7 +65,7 @@ void expect_bits(T got, std::uint16_t expected, float x) {
         EXPECT_TRUE(std::isnan(thunder::to_float(got)));
         return;
     }
-    EXPECT_EQ(got.bits, expected) << x;
+    EXPECT_EQ(bits_of(got), expected) << x;
 }
 
 // Every number of a narrow type; around each the floats where rounding turns, and any others.
@@ -74,7 +74,7 @@ void check_narrow(const DTypeRow& row) {
     SCOPED_TRACE(row.name);
     for (unsigned bits = 0; bits < 0x10000U; ++bits) {
         const T stored{static_cast<std::uint16_t>(bits)};
-        const double value = meaning_of(row, bits), ours = half_value(row.dtype, stored.bits);
+        const double value = meaning_of(row, bits), ours = half_value(row.dtype, bits_of(stored));
         const float widened = thunder::to_float(stored);
         if (std::isnan(value)) {
             EXPECT_TRUE(std::isnan(ours) && std::isnan(widened)) << bits;
@@ -83,7 +83,7 @@ void check_narrow(const DTypeRow& row) {
         ASSERT_EQ(ours, value) << bits;
         ASSERT_EQ(static_cast<double>(widened), value) << bits;
         ASSERT_EQ(half_bits(row.dtype, value), bits);
-        ASSERT_EQ(thunder::narrowed<T>(widened).bits, bits);
+        ASSERT_EQ(bits_of(thunder::narrowed<T>(widened)), bits);
         const unsigned magnitude = bits & 0x7fffU;
         if (!std::isfinite(value)) continue;
         // Halfway to the next one (what follows the largest one is twice as far from the one before it): the even one.
@@ -92,10 +92,10 @@ void check_narrow(const DTypeRow& row) {
                                                                      : std::copysign(std::abs(value) + step, value);
         const auto middle = static_cast<float>((value + next) / 2);
         if (static_cast<double>(middle) != (value + next) / 2) continue;  // below what f32 has
-        ASSERT_EQ(thunder::narrowed<T>(middle).bits, bits + bits % 2) << bits;
+        ASSERT_EQ(bits_of(thunder::narrowed<T>(middle)), bits + bits % 2) << bits;
         const float zero = std::copysign(0.0F, middle), far = std::copysign(INFINITY, middle);
-        ASSERT_EQ(thunder::narrowed<T>(std::nextafter(middle, zero)).bits, bits) << bits;
-        ASSERT_EQ(thunder::narrowed<T>(std::nextafter(middle, far)).bits, bits + 1) << bits;
+        ASSERT_EQ(bits_of(thunder::narrowed<T>(std::nextafter(middle, zero))), bits) << bits;
+        ASSERT_EQ(bits_of(thunder::narrowed<T>(std::nextafter(middle, far))), bits + 1) << bits;
     }
     std::mt19937 any(5);
     for (int k = 0; k < 1000000; ++k) {
@@ -148,7 +148,7 @@ TEST(DTypes, F16IsTheCompilers) {
     std::mt19937 any(6);
     for (int k = 0; k < 1000000; ++k) {
         const auto x = std::bit_cast<float>(static_cast<std::uint32_t>(any()));
-        ASSERT_EQ(thunder::to_f16(x).bits, by_the_compiler(x)) << x;
+        ASSERT_EQ(bits_of(thunder::to_f16(x)), by_the_compiler(x)) << x;
     }
 }
 

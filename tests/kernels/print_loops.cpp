@@ -17,8 +17,8 @@
 namespace thunderc::testing {
 namespace {
 
-// What kernels compute in. Narrow numbers are stored alone; bytes may lie over anything in C++, a kernel's own pointers
-// included, so that each is written before the next is read.
+// What kernels compute in. Narrow numbers are stored alone (print_narrow); bytes may lie over anything in C++, a
+// kernel's own pointers included, so that each is written before the next is read.
 std::vector<DType> types_of_kernels() {
     std::vector<DType> types;
     for (const DTypeRow& row : all_dtypes())
@@ -153,16 +153,34 @@ void print_compositions(std::ostream& file) {
     });
 }
 
+// What is stored in a narrow type: computed once and stored and put side by side, and copied as it is.
+void print_narrow(std::ostream& file) {
+    for (const DTypeRow& row : all_dtypes()) {
+        if (!is_narrow(row.dtype)) continue;
+        using Values = std::vector<Value>;
+        const std::vector<DType> operands(2, row.dtype);
+        print(file, fmt::format("products_of_{}", row.name), operands, {64, 64}, [](Builder& b, const Values& x) {
+            const Value sigmoid = b.op("sigmoid", {x[0]}), y = b.mul(b.mul(x[0], sigmoid), x[1]);
+            const Value slope = b.mul(x[1], b.mul(sigmoid, b.sub(b.op("add", {x[0], x[1]}), sigmoid)));
+            return Values{y, b.op("concat", {slope, y}, {{"axis", std::int64_t{1}}})};
+        });
+        print(file, fmt::format("copies_of_{}", row.name), operands, {64, 64}, [](Builder& b, const Values& x) {
+            return Values{b.op("concat", {x[0], x[1]}, {{"axis", std::int64_t{1}}})};
+        });
+    }
+}
+
 int run(int argc, char** argv) {
     if (argc != 2) {
         std::cerr << "usage: print_loops FILE.cpp\n";
         return 2;
     }
     std::ofstream file(argv[1]);
-    file << kernels_cpu_prologue({}, false) << "using namespace thunder;\n\n";
+    file << kernels_cpu_prologue(narrow_dtypes(), false) << "using namespace thunder;\n\n";
     for (const OpDef* def : all_ops())
         if (def->elementwise) print_op(file, *def);
     print_compositions(file);
+    print_narrow(file);
     file.close();
     return file ? 0 : 1;
 }

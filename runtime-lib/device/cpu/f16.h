@@ -11,7 +11,8 @@ namespace thunder {
 
 // Moved up, exponent and fraction are those of a float that is 2^112 times too small, subnormals included.
 inline float to_float(f16 x) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000U) << 16U, magnitude = x.bits & 0x7fffU;
+    const auto bits = static_cast<std::uint32_t>(x);
+    const std::uint32_t sign = (bits & 0x8000U) << 16U, magnitude = bits & 0x7fffU;
     const float value = std::bit_cast<float>(magnitude << 13U) * 0x1p112F;
     const std::uint32_t finite = std::bit_cast<std::uint32_t>(value), special = 0x7f800000U | magnitude << 13U;
     return std::bit_cast<float>(sign | (magnitude >= 0x7c00U ? special : finite));
@@ -25,7 +26,7 @@ inline f16 to_f16(float x) {
     std::uint32_t rounded = magnitude < 0x38800000U ? small : normal;
     rounded = magnitude >= 0x477ff000U ? 0x7c00U : rounded;
     rounded = magnitude > 0x7f800000U ? 0x7e00U | ((magnitude >> 13U) & 0x3ffU) : rounded;
-    return {static_cast<std::uint16_t>((bits >> 16U & 0x8000U) | rounded)};
+    return f16{static_cast<std::uint16_t>((bits >> 16U & 0x8000U) | rounded)};
 }
 
 }  // namespace thunder

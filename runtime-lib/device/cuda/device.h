@@ -84,23 +84,23 @@ __device__ inline void warp_barrier() {
 // ---- numbers in memory ---------------------------------------------------------------------------------------------
 
 __device__ inline float to_float(bf16 x) {
-    return __uint_as_float(static_cast<std::uint32_t>(x.bits) << 16);
+    return __uint_as_float(static_cast<std::uint32_t>(x) << 16);
 }
 // To the nearest, halves to even.
 __device__ inline bf16 to_bf16(float x) {
-    bf16 result;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
-    return result;
+    std::uint16_t bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bf16{bits};
 }
 __device__ inline float to_float(f16 x) {
     float result;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(static_cast<std::uint16_t>(x)));
     return result;
 }
 __device__ inline f16 to_f16(float x) {
-    f16 result;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
-    return result;
+    std::uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return f16{bits};
 }
 
 // N adjacent elements, in registers.

@@ -58,7 +58,7 @@ std::vector<std::uint8_t> drawn_codes(std::int64_t n, DType type, std::mt19937& 
     std::vector<std::uint8_t> codes;
     for (std::int64_t i = 0; i < n; ++i) {
         const float x = normal(generator);
-        codes.push_back(type == DType::e4m3 ? quantised<e4m3>(x).bits : quantised<e5m2>(x).bits);
+        codes.push_back(type == DType::e4m3 ? bits_of(quantised<e4m3>(x)) : bits_of(quantised<e5m2>(x)));
         numbers.push_back(type == DType::e4m3 ? to_float(e4m3{codes.back()}) : to_float(e5m2{codes.back()}));
     }
     return codes;
@@ -186,7 +186,7 @@ bool check_codes(const char* name, Device& device, Stream& stream) {
                                     turned = q_transposed.get<std::uint8_t>(stream);
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < numbers; ++i) {
-        const auto code = quantised<Q>(std::bit_cast<float>(bits[i])).bits;
+        const auto code = bits_of(quantised<Q>(std::bit_cast<float>(bits[i])));
         wrong += code != codes[i] || code != turned[i % 256 * 768 + i / 256];
     }
     std::printf("%s codes of %s: %lld of %lld differ from those of a CPU\n", wrong == 0 ? "ok  " : "FAIL", name,

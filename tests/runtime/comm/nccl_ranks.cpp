@@ -47,7 +47,7 @@ void milestone(std::uint64_t* word, std::uint16_t which, Stream&) {
 
 static float value(const Input& x, std::int64_t i) {
     if (x.dtype == DType::f32) return static_cast<const float*>(x.data)[i];
-    return std::bit_cast<float>(std::uint32_t{static_cast<const bf16*>(x.data)[i].bits} << 16U);
+    return std::bit_cast<float>(std::uint32_t{bits_of(static_cast<const bf16*>(x.data)[i])} << 16U);
 }
 
 void take_columns(float* y, const Input& x, std::int64_t rows, std::int64_t columns, std::int64_t ld, Stream&) {
@@ -86,7 +86,7 @@ void reduce_large(Stream& reduce, std::size_t shards, std::size_t rank) {
     std::vector<float> shard(9 << 20, 1.0F);
     std::vector<bf16> narrow(shards * shard.size());
     for (std::size_t i = 0; i < narrow.size(); ++i)
-        narrow[i].bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(number(i)) >> 16U);
+        narrow[i] = bf16{static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(number(i)) >> 16U)};
     reduce_scatter({.shard = shard.data(),
                     .unit = narrow.data(),
                     .elements = static_cast<std::int64_t>(shard.size()),
@@ -157,7 +157,7 @@ void run(const std::string& what) {
         {.shard = narrow_shard.data(), .unit = narrow.data(), .elements = 8, .mode = WriteMode::add, .what = "bf16"},
         reduce);
     for (const bf16 x : narrow_shard)
-        expect(x.bits == std::bit_cast<std::uint32_t>(2 + s) >> 16U, "the shard of bf16, added to");
+        expect(bits_of(x) == std::bit_cast<std::uint32_t>(2 + s) >> 16U, "the shard of bf16, added to");
     all_reduce({.buffer = gradient.data(), .elements = 8, .group = Group::replica, .what = "a buffer"}, reduce);
     for (const float x : gradient) expect(x == s * static_cast<float>(mesh.replicas), "the reduced buffer");
     all_reduce({.buffer = narrow.data(), .elements = 8, .what = "bf16"}, reduce);

@@ -62,16 +62,16 @@ TEST(Bf16, IsRoundedToNearestAndTiesToEven) {
     // every bf16 is itself; between it and the next one the nearer is taken, at the middle the even one
     for (std::uint32_t bits = 0; bits < 0x7f80; ++bits) {
         const float x = to_float(bf16{static_cast<std::uint16_t>(bits)});
-        EXPECT_EQ(to_bf16(x).bits, bits);
-        EXPECT_EQ(to_bf16(-x).bits, bits | 0x8000U);
+        EXPECT_EQ(bits_of(to_bf16(x)), bits);
+        EXPECT_EQ(bits_of(to_bf16(-x)), bits | 0x8000U);
         const auto between = [bits](std::uint32_t low) { return math::float_of((bits << 16U) | low); };
-        EXPECT_EQ(to_bf16(between(0x7fff)).bits, bits);
-        EXPECT_EQ(to_bf16(between(0x8001)).bits, bits + 1);
-        EXPECT_EQ(to_bf16(between(0x8000)).bits, bits + bits % 2);
+        EXPECT_EQ(bits_of(to_bf16(between(0x7fff))), bits);
+        EXPECT_EQ(bits_of(to_bf16(between(0x8001))), bits + 1);
+        EXPECT_EQ(bits_of(to_bf16(between(0x8000))), bits + bits % 2);
     }
-    EXPECT_EQ(to_bf16(INFINITY).bits, 0x7f80);
-    EXPECT_EQ(to_bf16(-INFINITY).bits, 0xff80);
-    EXPECT_EQ(to_bf16(3.4028235e38F).bits, 0x7f80);  // the largest float is nearer to 2^128
+    EXPECT_EQ(bits_of(to_bf16(INFINITY)), 0x7f80);
+    EXPECT_EQ(bits_of(to_bf16(-INFINITY)), 0xff80);
+    EXPECT_EQ(bits_of(to_bf16(3.4028235e38F)), 0x7f80);  // the largest float is nearer to 2^128
     for (const std::uint32_t nan : {0x7fc00000U, 0x7f800001U, 0xffffffffU})
         EXPECT_TRUE(std::isnan(to_float(to_bf16(math::float_of(nan)))));
 }
@@ -284,8 +284,8 @@ TEST(Bf16, EmbeddingMovesRowsAndSumsInF32) {
                       stream);
     for (std::int64_t i = 0; i < rows; ++i)
         for (std::int64_t c = 0; c < width; ++c)
-            ASSERT_EQ(y[static_cast<std::size_t>(i * width + c)].bits,
-                      table.low[static_cast<std::size_t>(ids[static_cast<std::size_t>(i)] * width + c)].bits);
+            ASSERT_EQ(bits_of(y[static_cast<std::size_t>(i * width + c)]),
+                      bits_of(table.low[static_cast<std::size_t>(ids[static_cast<std::size_t>(i)] * width + c)]));
     for (const WriteMode mode : {WriteMode::overwrite, WriteMode::add}) {
         std::vector<float> dw = before.high, f32_dw = before.high;
         std::vector<bf16> low_dw = before.low;
@@ -384,7 +384,7 @@ TEST(Bf16, OptimizersWriteTheBf16CopiesOfWhatTheyStep) {
         for (const ParameterSegment& segment : segments)
             for (std::int64_t i = segment.begin; i < segment.end; ++i) stepped[static_cast<std::size_t>(i)] = true;
         for (std::size_t i = 0; i < narrow_copies.size(); ++i)
-            ASSERT_EQ(narrow_copies[i].bits, stepped[i] ? to_bf16(p[i]).bits : 0x1234) << i;
+            ASSERT_EQ(bits_of(narrow_copies[i]), stepped[i] ? bits_of(to_bf16(p[i])) : 0x1234) << i;
         // everything in bf16
         std::vector<bf16> p3 = start.low;
         step(p3, g.low, low, nullptr);
@@ -500,7 +500,7 @@ TEST(StochasticRounding, IsTheSameOfShards) {
         for (const auto& [begin, end, at] : pieces)
             std::copy(arena.begin() + at, arena.begin() + at + end - begin, out.begin() + begin);
         std::vector<std::uint16_t> bits;
-        for (const bf16 x : out) bits.push_back(x.bits);
+        for (const bf16 x : out) bits.push_back(bits_of(x));
         return bits;
     };
     const auto whole = run({{0, n, 0}});
@@ -528,7 +528,7 @@ TEST(Bf16, ConvertsBothWays) {
     convert(low.data(), x.data(), 70001, stream);
     convert(back.data(), low.data(), 70001, stream);
     for (std::size_t i = 0; i < x.size(); ++i) {
-        ASSERT_EQ(low[i].bits, to_bf16(x[i]).bits);
+        ASSERT_EQ(bits_of(low[i]), bits_of(to_bf16(x[i])));
         ASSERT_EQ(back[i], to_float(low[i]));
     }
 }

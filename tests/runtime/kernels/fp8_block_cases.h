@@ -52,7 +52,7 @@ struct BlockCopy {
         }
         for (std::int64_t i = 0; i < rows; ++i)
             for (std::int64_t j = 0; j < width; ++j)
-                codes.push_back(quantised<e4m3>(at(i, j) * factors[block(i, j)]).bits);
+                codes.push_back(bits_of(quantised<e4m3>(at(i, j) * factors[block(i, j)])));
     }
 };
 
@@ -125,7 +125,7 @@ void expect_block_product(const BlockProductCase& p, Fp8Blocks blocks_a, Fp8Bloc
     for (std::int64_t j = 0; j < p.n; ++j) bias0.push_back(narrow(static_cast<float>(j % 3)));
     const auto codes = [](const std::vector<std::uint8_t>& bits) {
         std::vector<e4m3> out;
-        for (const std::uint8_t code : bits) out.push_back({code});
+        for (const std::uint8_t code : bits) out.push_back(e4m3{code});
         return out;
     };
     Memory<e4m3> of_a("a", codes(a.codes)), of_b("b", codes(b.codes));

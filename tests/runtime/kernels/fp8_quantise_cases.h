@@ -51,7 +51,7 @@ void expect_quantised(const QuantiseCase& c, bool special, const Narrow& narrow,
     for (std::int64_t i = 0; i < c.rows; ++i)
         for (std::int64_t j = 0; j < c.width; ++j) {
             const float x = widen(x0[static_cast<std::size_t>(i * c.ld + j)]);
-            expected[static_cast<std::size_t>(i * c.width + j)] = quantised<Q>(x * c.scale).bits;
+            expected[static_cast<std::size_t>(i * c.width + j)] = bits_of(quantised<Q>(x * c.scale));
             if (std::abs(x) > largest) largest = std::abs(x);
         }
     Memory<X> x("x", x0);
@@ -79,10 +79,10 @@ void expect_quantised(const QuantiseCase& c, bool special, const Narrow& narrow,
                 for (std::int64_t j = 0; j < c.width; ++j) {
                     const int code = expected[static_cast<std::size_t>(i * c.width + j)];
                     if (row_major) {
-                        ASSERT_EQ(q.data()[i * c.width + j].bits, code) << i << ", " << j;
+                        ASSERT_EQ(bits_of(q.data()[i * c.width + j]), code) << i << ", " << j;
                     }
                     if (transposed) {
-                        ASSERT_EQ(t.data()[j * c.rows + i].bits, code) << i << ", " << j;
+                        ASSERT_EQ(bits_of(t.data()[j * c.rows + i]), code) << i << ", " << j;
                     }
                 }
         }
@@ -124,7 +124,8 @@ void expect_amax(const QuantiseCase& c, const Narrow& narrow, const Widen& widen
     for (std::int64_t i = 0; i < c.rows; ++i)
         for (std::int64_t j = 0; j < c.width; ++j) {
             const float number = widen(x0[static_cast<std::size_t>(i * c.ld + j)]);
-            ASSERT_EQ(q.data()[i * c.width + j].bits, quantised<e4m3>(number * expected).bits) << i << ", " << j;
+            ASSERT_EQ(bits_of(q.data()[i * c.width + j]), bits_of(quantised<e4m3>(number * expected)))
+                << i << ", " << j;
         }
 }
 

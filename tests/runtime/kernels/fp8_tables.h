@@ -75,7 +75,7 @@ void expect_code(T got, int expected, float x, const char* what) {
         ASSERT_TRUE(std::isnan(to_float(got))) << what << " of " << x;
         return;
     }
-    ASSERT_EQ(got.bits, expected | (std::signbit(x) ? 0x80 : 0)) << what << " of " << x;
+    ASSERT_EQ(bits_of(got), expected | (std::signbit(x) ? 0x80 : 0)) << what << " of " << x;
 }
 
 }  // namespace thunder::testing

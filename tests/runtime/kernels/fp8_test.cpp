@@ -53,8 +53,8 @@ TEST(Fp8, ScalesAreRoundedUp) {
         if (row.lost == testing::nan_code)
             ASSERT_TRUE(std::isnan(to_float(scale)));
         else
-            ASSERT_EQ(scale.bits, row.lost) << row.x;
-        ASSERT_EQ(to_e8m0(-row.x).bits, scale.bits) << row.x;  // the sign is not read
+            ASSERT_EQ(bits_of(scale), row.lost) << row.x;
+        ASSERT_EQ(bits_of(to_e8m0(-row.x)), bits_of(scale)) << row.x;  // the sign is not read
     }
 }
 

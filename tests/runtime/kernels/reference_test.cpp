@@ -84,10 +84,10 @@ bf16 nearest_bf16(double x) {
     const bf16 near = to_bf16(static_cast<float>(x));
     bf16 best = near;
     for (const int step : {-1, 1}) {
-        const bf16 other{static_cast<std::uint16_t>(near.bits + step)};
+        const bf16 other{static_cast<std::uint16_t>(bits_of(near) + step)};
         const double off = std::abs(static_cast<double>(to_float(other)) - x),
                      least = std::abs(static_cast<double>(to_float(best)) - x);
-        if (off < least || (off == least && other.bits % 2 == 0)) best = other;
+        if (off < least || (off == least && bits_of(other) % 2 == 0)) best = other;
     }
     return best;
 }
@@ -110,7 +110,7 @@ TEST(ReferenceCalls, ProductsOfBf16AreRoundedOnce) {
                     a[at / static_cast<std::size_t>(n) * static_cast<std::size_t>(k) + static_cast<std::size_t>(p)])) *
                 static_cast<double>(to_float(b[static_cast<std::size_t>(p * n) + at % static_cast<std::size_t>(n)]));
         EXPECT_EQ(whole[at], static_cast<float>(sum));
-        EXPECT_EQ(low[at].bits, nearest_bf16(sum).bits);
+        EXPECT_EQ(bits_of(low[at]), bits_of(nearest_bf16(sum)));
     }
     // 1 + 2^-8 lies halfway between two numbers of bf16, and 2^-30 is lost in a float: rounded by way of a float these
     // would become 1, the even one of the two. From below, with 3 * 2^-8, likewise.

@@ -70,10 +70,10 @@ TEST_F(SafetensorsTest, ConvertsOnReading) {
     EXPECT_TRUE(std::signbit(to_float(f16{0x8000})));
 
     // Ties go to the even neighbour; a NaN whose upper fraction bits are 0 stays one.
-    EXPECT_EQ(to_bf16(1.0F).bits, 0x3f80);
-    EXPECT_EQ(to_bf16(1.0F + 0x1p-8F).bits, 0x3f80);
-    EXPECT_EQ(to_bf16(1.0F + 3 * 0x1p-8F).bits, 0x3f82);
-    EXPECT_EQ(to_bf16(3.4e38F).bits, 0x7f80);
+    EXPECT_EQ(bits_of(to_bf16(1.0F)), 0x3f80);
+    EXPECT_EQ(bits_of(to_bf16(1.0F + 0x1p-8F)), 0x3f80);
+    EXPECT_EQ(bits_of(to_bf16(1.0F + 3 * 0x1p-8F)), 0x3f82);
+    EXPECT_EQ(bits_of(to_bf16(3.4e38F)), 0x7f80);
     EXPECT_TRUE(std::isnan(to_float(to_bf16(std::bit_cast<float>(0x7f800001)))));
 
     write_file(path("h.safetensors"),

@@ -145,7 +145,7 @@ TEST_F(WeightsTest, ComeFromFilesOfPyTorch) {
 TEST_F(WeightsTest, AreConverted) {
     std::vector<TestTensor> tensors = without(all(), "model.head.bias");
     std::vector<std::uint16_t> halves(V);
-    for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = to_bf16(static_cast<float>(i)).bits;
+    for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = bits_of(to_bf16(static_cast<float>(i)));
     tensors.push_back(tensor("model.head.bias", DType::bf16, {V}, halves));
     write_tensors(path("x.safetensors"), tensors);
     expect_success(start("--init x.safetensors"));

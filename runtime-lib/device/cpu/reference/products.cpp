@@ -20,7 +20,7 @@ double read(float x) {
     return static_cast<double>(x);
 }
 double read(bf16 x) {
-    const std::uint32_t bits = static_cast<std::uint32_t>(x.bits) << 16U;
+    const std::uint32_t bits = static_cast<std::uint32_t>(x) << 16U;
     float value = 0;
     std::memcpy(&value, &bits, sizeof value);
     return static_cast<double>(value);
@@ -37,15 +37,16 @@ void write(bf16& to, double x) {
     const double off = x - static_cast<double>(value);
     if (off != 0 && std::isfinite(value) && (bits & 1U) == 0) bits += (off > 0) == (x > 0) ? 1U : -1U;
     bits = value != value ? bits | 0x400000U : bits + 0x7fffU + (bits >> 16U & 1U);
-    to.bits = static_cast<std::uint16_t>(bits >> 16U);
+    to = bf16{static_cast<std::uint16_t>(bits >> 16U)};
 }
 // f16 by what its parts mean: (1 + fraction / 2^10) 2^(exponent - 15), without the 1 where the exponent is 0.
 double read(f16 x) {
-    const int exponent = x.bits >> 10U & 31U, fraction = x.bits & 1023U;
+    const auto bits = static_cast<std::uint16_t>(x);
+    const int exponent = bits >> 10U & 31U, fraction = bits & 1023U;
     const double size = exponent == 31  ? fraction == 0 ? INFINITY : NAN
                         : exponent == 0 ? std::ldexp(fraction, -24)
                                         : std::ldexp(1024 + fraction, exponent - 25);
-    return (x.bits & 0x8000U) != 0 ? -size : size;
+    return (bits & 0x8000U) != 0 ? -size : size;
 }
 // In units of the last place, which nearbyint() rounds to the nearest, ties to even. The bits count on from one power
 // of two to the next, and from the largest number to infinity.
@@ -60,7 +61,7 @@ void write(f16& to, double x) {
         const auto units = static_cast<unsigned>(std::nearbyint(std::ldexp(size, 10 - exponent)));
         bits = static_cast<unsigned>(exponent + 14) * 1024U + units;
     }
-    to.bits = static_cast<std::uint16_t>(sign | bits);
+    to = f16{static_cast<std::uint16_t>(sign | bits)};
 }
 
 template <typename C, typename A>

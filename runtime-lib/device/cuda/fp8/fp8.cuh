@@ -95,7 +95,9 @@ __device__ inline std::uint16_t two_codes(float first, float second, e5m2) {
 #else
 template <typename Q>
 THUNDER_FUNCTION std::uint16_t two_codes(float first, float second, Q) {
-    return static_cast<std::uint16_t>(quantised<Q>(first).bits | quantised<Q>(second).bits << 8);
+    const auto low = static_cast<std::uint8_t>(quantised<Q>(first)),
+               high = static_cast<std::uint8_t>(quantised<Q>(second));
+    return static_cast<std::uint16_t>(low | high << 8);
 }
 #endif
 template <typename Q, typename X>
@@ -104,8 +106,8 @@ THUNDER_FUNCTION Vec<Q, fp8_part> codes_of(const Vec<X, fp8_part>& numbers, floa
     THUNDER_UNROLL
     for (int j = 0; j < fp8_part; j += 2) {
         const std::uint16_t two = two_codes(wide(numbers[j]) * scale, wide(numbers[j + 1]) * scale, Q{});
-        codes[j].bits = static_cast<std::uint8_t>(two);
-        codes[j + 1].bits = static_cast<std::uint8_t>(two >> 8);
+        codes[j] = static_cast<Q>(two & 0xffU);
+        codes[j + 1] = static_cast<Q>(two >> 8);
     }
     return codes;
 }
