@@ -29,6 +29,14 @@ bool provider_product(const Product& product, Stream& stream) {
     return reference::product(product, stream);
 }
 
+bool widened_in_tiles([[maybe_unused]] const Product& product, [[maybe_unused]] Stream& stream) {
+#ifdef THUNDER_PRODUCTS_ONEDNN
+    return products_by_library() && onednn::widened_product(product, stream);
+#else
+    return false;
+#endif
+}
+
 // Whether products of this type are the provider's own: decided when the program starts with them.
 bool native(DType narrow) {
     bool result = false;
@@ -149,6 +157,7 @@ void run(Product product, bool residual_in_c, Stream& stream) {
     }
     const Input before = as_input(product.c);
     if (is_narrow(product.a.dtype) && !native(product.a.dtype)) {
+        if (widened_in_tiles(product, stream)) return;
         run_widened(product, stream);
     } else if (provider_product(product, stream)) {
         return;
@@ -192,6 +201,27 @@ void apply_epilogue(const Output& c, std::int64_t ld_c, const Input& source, std
             }
         }
     });
+}
+
+void finish_tile(const Product& p, std::int64_t first_row, std::int64_t first_column, std::int64_t rows,
+                 std::int64_t columns, const float* sums) {
+    float made[piece_elements], read[piece_elements], biases[piece_elements];
+    const bool as_it_is = !p.bias && !p.residual && !p.accumulate && p.activation == Activation::none;
+    for (std::int64_t i = 0; i < rows; ++i) {
+        if (as_it_is) {
+            store_elements(p.c, (first_row + i) * p.ld_c + first_column, sums + i * columns, columns);
+            continue;
+        }
+        for (std::int64_t j = 0; j < columns; j += piece_elements) {
+            const std::int64_t n = std::min(piece_elements, columns - j);
+            const std::int64_t row = first_row + i, column = first_column + j, at = row * p.ld_c + column;
+            finish_elements(made, sums + i * columns + j, elements(p.bias, column, n, biases), p.activation,
+                            elements(p.residual, row * p.ld_residual + column, n, read), n);
+            if (p.accumulate)
+                finish_elements(made, made, nullptr, Activation::none, elements(as_input(p.c), at, n, read), n);
+            store_elements(p.c, at, made, n);
+        }
+    }
 }
 
 void plain_product(const Product& call, Stream& stream) {

@@ -56,6 +56,8 @@ namespace onednn {
 bool has_instructions(DType narrow);  // of the CPU, that the library knows
 bool multiplies(DType narrow);        // the library on this CPU, however slowly
 bool product(const Product& call, Stream& stream);
+// Of a narrow type, by products of f32, as a whole; false where it is too small for that.
+bool widened_product(const Product& call, Stream& stream);
 std::string version();
 }  // namespace onednn
 
@@ -63,5 +65,10 @@ std::string version();
 void apply_epilogue(const Output& c, std::int64_t ld_c, const Input& source, std::int64_t ld_source, const Input& bias,
                     Activation activation, const Input& residual, std::int64_t ld_residual, std::int64_t rows,
                     std::int64_t columns);
+
+// c[i .. i + rows, j .. j + columns) of a product of one matrix (batch 1), of `sums`, the sums alone, dense: bias,
+// activation, residual, and what c holds where the product is added to it; rounded once. On the calling thread.
+void finish_tile(const Product& product, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns,
+                 const float* sums);
 
 }  // namespace thunder
