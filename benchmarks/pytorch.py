@@ -10,9 +10,10 @@
 moe is a block of eight experts of which each of 1024 tokens takes two, as transformers has Mixtral's: PyTorch loops over
 the experts, thunderc gets its batched_mm form; moe-dense computes all experts for all tokens.
 
+  --bf16             the step under torch.autocast, as thunderc train --dtype bf16 has it: f32 parameters, products in bf16
   --dropout P        of a Llama: behind the embedding, of attention's probabilities, and of what each layer adds
 
-f32, AdamW without decay and clipping, one seeded batch for every step. Needs the packages of samples/llama_small/export.py and
+f32 unless --bf16 is given, AdamW without decay and clipping, one seeded batch for every step. Needs the packages of samples/llama_small/export.py and
 safetensors; --compile needs g++ too.
 """
 import argparse
@@ -36,6 +37,7 @@ parser.add_argument("folder", nargs="?")
 parser.add_argument("--compile", action="store_true")
 parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--threads", type=int, default=2)
+parser.add_argument("--bf16", action="store_true")
 parser.add_argument("--dropout", type=float, default=0.0)
 args = parser.parse_args()
 if (args.what == "export") != (args.folder is not None):
@@ -171,7 +173,8 @@ def step(model, x, labels):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.999), weight_decay=0.0, fused=True)
 
     def loss_of(x, labels):
-        return torch.nn.functional.cross_entropy(model(x).flatten(0, -2), labels.flatten())
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
+            return torch.nn.functional.cross_entropy(model(x).flatten(0, -2), labels.flatten())
     forward = torch.compile(loss_of, fullgraph=True) if args.compile else loss_of
 
     def run():
