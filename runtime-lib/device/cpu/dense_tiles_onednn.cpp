@@ -22,11 +22,12 @@ std::int64_t range_of(std::int64_t n, std::int64_t most) {
 }
 
 // Measured on two cores with AMX: a tile of 256 to 512 rows and columns and up to a thousand terms stays in the second
-// cache and is the quickest; a transposed a is the quicker the fewer terms it has.
+// cache and is the quickest; a transposed a is the quicker the fewer terms it has. In f32 columns cost less than rows,
+// and with AVX2 alone the library does not bring smaller tiles into panels (linear_onednn.cpp).
 Lengths lengths_of(const Product& p, bool widened, int threads) {
     Lengths l{};
     l.terms = range_of(p.k, widened ? 512 : p.transpose_a ? 768 : 1536);
-    l.columns = p.n <= (widened ? 512 : 1024) ? p.n : range_of(p.n, 512);
+    l.columns = widened ? range_of(p.n, 768) : range_of(p.n, p.n <= 1024 ? 1024 : 512);
     // Where each tile brings b together, more rows read it.
     const bool gathers_b =
         widened || (p.transpose_b ? l.terms < p.k || p.ld_b != p.k : l.columns < p.n || p.ld_b != p.n);
