@@ -34,8 +34,10 @@ Lengths lengths_of(const Product& p, bool widened, int threads) {
     l.rows = range_of(p.m, gathers_b ? 512 : 256);
     const double operations = 2.0 * static_cast<double>(p.batch) * static_cast<double>(p.m) * static_cast<double>(p.n) *
                               static_cast<double>(p.k);
-    // A tile is worth some 15 us of a core.
-    const auto wanted = static_cast<std::int64_t>(std::min(1.0 * threads, operations / (widened ? 1.5e6 : 1e7)));
+    // A tile is worth some 15 us of a core; of two for each thread a slower core takes fewer.
+    const double least = widened ? 1.5e6 : 1e7;
+    const auto wanted = static_cast<std::int64_t>(
+        std::max(std::min(1.0 * threads, operations / least), std::min(2.0 * threads, operations / (4 * least))));
     constexpr std::int64_t smallest = 64;
     while (p.batch * parts_of(p.m, l.rows) * parts_of(p.n, l.columns) < wanted &&
            std::max(l.rows, l.columns) >= 2 * smallest) {
