@@ -29,6 +29,9 @@ std::string arena_text(bool entry, Placement::Arena arena);
 std::string at_arena(DType dtype, const std::string& base, const std::string& offset);
 // The piece of scratch memory that a block works in.
 std::string scratch_text(bool entry, const Function& block);
+// Scopes in comments: without the wrapper of the layer, "self_attn.{q,k,v}_proj" would be ideal; the leaf is what helps
+// most.
+std::string leaf_scope(const Function& f, const std::string& scope);
 // "arenas_", and "arenas" in blocks.cpp.
 const char* arenas_name(bool entry);
 

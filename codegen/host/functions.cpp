@@ -67,19 +67,6 @@ std::set<std::size_t> named_arguments(const ProgramLayout& layout, const Functio
     return out;
 }
 
-// Scopes in comments: without the wrapper of the layer, "self_attn.{q,k,v}_proj" would be ideal; the leaf is what helps
-// most.
-std::string leaf_scope(const Function& f, const std::string& scope) {
-    if (scope.empty()) return "";
-    const std::size_t open = f.scope.find('{');
-    if (open == std::string::npos || scope.compare(0, open, f.scope, 0, open) != 0) return scope;
-    // Behind the layer's number or pattern: "model.layers.{0..31}.mlp" and "model.layers.0.mlp" are "mlp".
-    std::size_t end = scope[open] == '{' ? scope.find('}', open) : scope.find_first_not_of("0123456789", open);
-    if (end == std::string::npos) return "";
-    const std::size_t dot = scope.find('.', end);
-    return dot == std::string::npos ? "" : scope.substr(dot + 1);
-}
-
 // By argument of a kernel: whether the result is made of it.
 std::vector<bool> made_of(const Function& kernel, Value result) {
     std::vector<bool> needed(kernel.values.size(), false);
@@ -124,6 +111,17 @@ std::vector<bool> values_of_forward(const Module& module, const Function& f) {
 }
 
 }  // namespace
+
+std::string leaf_scope(const Function& f, const std::string& scope) {
+    if (scope.empty()) return "";
+    const std::size_t open = f.scope.find('{');
+    if (open == std::string::npos || scope.compare(0, open, f.scope, 0, open) != 0) return scope;
+    // Behind the layer's number or pattern: "model.layers.{0..31}.mlp" and "model.layers.0.mlp" are "mlp".
+    std::size_t end = scope[open] == '{' ? scope.find('}', open) : scope.find_first_not_of("0123456789", open);
+    if (end == std::string::npos) return "";
+    const std::size_t dot = scope.find('.', end);
+    return dot == std::string::npos ? "" : scope.substr(dot + 1);
+}
 
 const char* arenas_name(bool entry) {
     return entry ? "arenas_" : "arenas";

@@ -34,6 +34,23 @@ class FunctionPrinter {
     // The statements of an entry function, or of a part of its ops, without braces.
     void print_entry(SourceText& out, const Function& entry, std::span<const Op> part) const;
 
+    // A tensor of floating point, or of codes, that a call of a step writes. A part of ResultSpec's meaning: there.
+    struct NamedResult {
+        std::size_t call;
+        std::string name, field;
+        std::size_t result;
+        std::string tensor, scope;
+        Dims dims;
+        std::int64_t rows, width, ld;
+    };
+    struct NamedFunction {
+        std::string name;                  // as its Range has it
+        std::vector<std::string> modules;  // that a step comes to with it, in order; of what is no block none
+        std::vector<NamedResult> results;
+    };
+    // By function, in the order of the text; once its statements were printed.
+    std::vector<NamedFunction> call_results() const;
+
   private:
     // Units of several ranks: the lines of the table, and what a unit is called in it, by the function that gathers or
     // sums it and its own name.
@@ -44,6 +61,8 @@ class FunctionPrinter {
     const Units& units_of_module() const;  // found once
     mutable std::optional<Units> units_;
     struct Frame;
+    std::vector<std::string> modules_in_order(const Function& block) const;
+    std::vector<NamedResult> named_results(const Frame& frame) const;
     // By value: whether the forward pass has computed it before. Found once for each function.
     const std::vector<bool>& recomputed(const Function& f) const;
     // A pointer that a function declares: a tensor that its statements name.

@@ -180,6 +180,10 @@ const KernelTable::Entry& KernelTable::used(const Function& caller, const Op& fu
     throw InternalError(fmt::format("the kernel {} was not used yet", called_kernel(fused)));
 }
 
+const std::string& KernelTable::name(const Function& caller, const Op& fused) const {
+    return used(caller, fused).printed.name;
+}
+
 const std::vector<std::string>& KernelTable::formula(const Function& caller, const Op& fused) const {
     return used(caller, fused).printed.formula;
 }

@@ -31,6 +31,8 @@ class KernelTable {
     // next use.
     const PrintedKernel& use(const Function& caller, const Op& fused, const std::vector<std::string>& inputs = {},
                              const std::vector<std::string>& outputs = {});
+    // What a kernel that was used is called.
+    const std::string& name(const Function& caller, const Op& fused) const;
     // What a kernel that was used computes: equations, in the names of its parameters, or in others.
     const std::vector<std::string>& formula(const Function& caller, const Op& fused) const;
     std::vector<std::string> formula(const Function& caller, const Op& fused, const std::vector<std::string>& inputs,

@@ -7,6 +7,7 @@
 
 #include "codegen/host/communication.h"
 #include "codegen/host/gradient_flags.h"
+#include "codegen/text.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
@@ -43,6 +44,12 @@ std::vector<std::span<const Op>> printed_parts(const Function& entry) {
         if (std::any_of(backward.begin(), backward.end(), begins)) return {all};
     }
     return {forward, backward};
+}
+
+std::vector<EntryPart> entry_parts(const Function& entry) {
+    const std::vector<std::span<const Op>> parts = printed_parts(entry);
+    if (parts.size() == 1) return {{identifier(entry.name), parts[0]}};
+    return {{"forward", parts[0]}, {"backward", parts[1]}};
 }
 
 void for_each_call(const Module& planned, const std::function<void(const Function&, const Op&)>& visit) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "compiler/ir/module.h"
@@ -19,6 +20,13 @@ std::size_t statement_count(const Function& f, const Op& op);
 // The ops of an entry function by the functions of C++ that have them: of forward_backward its forward pass and its
 // backward pass, unless a loop of this begins in that one; of others all.
 std::vector<std::span<const Op>> printed_parts(const Function& entry);
+
+// The same with the names of those functions: "forward", "backward"; else the entry's own.
+struct EntryPart {
+    std::string name;
+    std::span<const Op> ops;
+};
+std::vector<EntryPart> entry_parts(const Function& entry);
 
 // The ops of a planned module that its text has as calls of the runtime API.
 void for_each_call(const Module& planned, const std::function<void(const Function&, const Op&)>& visit);

@@ -36,10 +36,13 @@ KernelParameters kernel_parameters(const KernelDescription& kernel, UsedNames us
     return out;
 }
 
-std::string timed_statement(const KernelDescription& kernel) {
+std::string timed_statement(const KernelDescription& kernel, const std::vector<std::string>& outputs) {
     const double flops = work(kernel);
-    return fmt::format("const Timed timed(\"{}\", {{.bytes = {}{}}}, stream);\n", kernel.name, bytes_moved(kernel),
-                       flops > 0 ? fmt::format(", .flops = {:.0f}", flops) : "");
+    SourceText out(1);
+    out.line(fmt::format("const Timed timed(\"{}\", {{.bytes = {}{}}}, {{{}}}, stream);", kernel.name,
+                         bytes_moved(kernel), flops > 0 ? fmt::format(", .flops = {:.0f}", flops) : "",
+                         fmt::join(outputs, ", ")));
+    return out.str();
 }
 
 }  // namespace thunderc

@@ -41,8 +41,9 @@ struct KernelParameters {
 };
 KernelParameters kernel_parameters(const KernelDescription& kernel, UsedNames used);
 
-// "const Timed timed("scale", {.bytes = 64, .flops = 8}, stream);": with what a kernel begins, on every device. What it
-// moves and computes is what `thunderc plan --machine` counts.
-std::string timed_statement(const KernelDescription& kernel);
+// "const Timed timed("scale", {.bytes = 64, .flops = 8}, {y}, stream);": with what a kernel begins, on every device, to
+// be printed one level deep. What it moves and computes is what `thunderc plan --machine` counts; `outputs`: what its
+// results are called.
+std::string timed_statement(const KernelDescription& kernel, const std::vector<std::string>& outputs);
 
 }  // namespace thunderc

@@ -409,9 +409,9 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     for (const Function& f : module.functions) {
         if (f.argument_info.empty()) continue;
         const bool step = f.name == forward_backward_function;
-        const std::vector<std::span<const Op>> parts = printed_parts(f);
+        const std::vector<EntryPart> parts = entry_parts(f);
         for (std::size_t k = 0; k < parts.size(); ++k) {
-            const std::string name = parts.size() == 1 ? identifier(f.name) : k == 0 ? "forward" : "backward";
+            const std::string& name = parts[k].name;
             out.blank();
             if (communication.any() && step)
                 out.open(fmt::format("void Model::{}([[maybe_unused]] MicroStep micro_step) {{", name));
@@ -421,7 +421,7 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
             out.line(fmt::format("[[maybe_unused]] Stream& stream = {};",
                                  communication.any() ? "streams_.compute" : "stream_"));
             // The norm's are within one call.
-            const std::span<const Op> printed = f.name == update_function ? std::span<const Op>() : parts[k];
+            const std::span<const Op> printed = f.name == update_function ? std::span<const Op>() : parts[k].ops;
             for (std::size_t stream : communication.streams_of(printed))
                 out.line(fmt::format("[[maybe_unused]] Stream& {} = *streams_.communication[{}];  // {}",
                                      communication.streams()[stream].name, stream,
@@ -429,7 +429,7 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
             out.line(fmt::format("const Range range({});  // as a GPU's profilers show it", quote(name)));
             if (step && k + 1 == parts.size()) out.comment(std::string(seed_comment(loss_form(module).kind)));
             out.blank();
-            printer.print_entry(out, f, parts[k]);
+            printer.print_entry(out, f, parts[k].ops);
             out.close();
         }
     }

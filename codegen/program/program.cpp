@@ -141,7 +141,7 @@ std::vector<OutputFile> print_model(const Module& planned, const EmitOptions& op
     files.push_back({folder + "model.h", print_model_header(layout, printer, options)});
     files.push_back({folder + "model.cpp", print_model_source(layout, printer, options)});
     if (!block_functions(planned).empty()) files.push_back({folder + "blocks.cpp", print_blocks(layout, printer)});
-    files.push_back({folder + "spec.cpp", print_program_spec(layout, options)});
+    files.push_back({folder + "spec.cpp", print_program_spec(layout, printer, options)});
     files.push_back({folder + "sizes.h", print_sizes(layout)});
     files.push_back({folder + "kernels.h", print_kernels_header(kernels)});
     files.push_back(

@@ -80,7 +80,8 @@ bool adds_over_ranks(const Module& module) {
 
 class SpecPrinter {
   public:
-    SpecPrinter(const ProgramLayout& layout, const EmitOptions& options) : layout_(layout), options_(options) {}
+    SpecPrinter(const ProgramLayout& layout, const FunctionPrinter& printer, const EmitOptions& options)
+        : layout_(layout), printer_(printer), options_(options) {}
 
     std::string print() {
         collect();
@@ -122,6 +123,7 @@ class SpecPrinter {
         scaling();
         array("UnitSpec", "UNITS", units_, "name, elements of a shard, its offset in the arena in bytes, type");
         array("std::string_view", "STREAMS", streams_);
+        if (trains) results();
         out_.line("}  // namespace");
         out_.blank();
         out_.open(trains ? "const ProgramSpec PROGRAM = {" : "const FunctionSpec FUNCTION = {");
@@ -222,6 +224,7 @@ class SpecPrinter {
                                   quote(options_.compile.fp8)));
         else if (!options_.compile.fp8.empty())
             out_.line(fmt::format(".scaling = {{.recipe = {}}},", quote(options_.compile.fp8)));
+        if (has_results_) out_.line(".results = RESULTS,");
         if (!layout_.communication().any()) return;
         out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
         if (!units_.empty()) out_.line(".units = UNITS,");
@@ -249,6 +252,32 @@ class SpecPrinter {
         if (!a.saved.empty()) out_.line(".saved = SAVED_MODULES,");
         out_.close("};");
         out_.blank();
+    }
+
+    // What the calls of a step write.
+    void results() {
+        std::vector<std::string> functions;
+        for (const FunctionPrinter::NamedFunction& f : printer_.call_results()) {
+            std::string modules = "{}";
+            if (!f.modules.empty()) {
+                std::vector<std::string> lines;
+                for (const std::string& module : f.modules) lines.push_back(quote(module) + ",");
+                modules = "MODULES_OF_" + f.name;
+                array("std::string_view", modules.c_str(), lines);
+            }
+            std::vector<std::string> lines;
+            for (const auto& r : f.results)
+                lines.push_back(fmt::format("{{{}, \"{}\", \"{}\", {}, {}, {}, \"[{}]\", {}, {}, {}}},", r.call, r.name,
+                                            r.field, r.result, quote(r.tensor), quote(r.scope), fmt::join(r.dims, ","),
+                                            r.rows, r.width, r.ld));
+            array("ResultSpec", ("RESULTS_OF_" + f.name).c_str(), lines,
+                  functions.empty() ? "which call, its name; field or number of the result; what the text calls it; "
+                                      "module; shape; rows, width and distance of rows in memory"
+                                    : "");
+            functions.push_back(fmt::format("{{\"{}\", {}, RESULTS_OF_{}}},", f.name, modules, f.name));
+        }
+        array("FunctionResults", "RESULTS", functions, "what --numerics looks at: function, modules, results");
+        has_results_ = !functions.empty();
     }
 
     // What is quantised, in the order in which amaxes, scales and histories lie.
@@ -389,11 +418,13 @@ class SpecPrinter {
     }
 
     const ProgramLayout& layout_;
+    const FunctionPrinter& printer_;
     const EmitOptions& options_;
     SourceText out_;
     std::map<Dims, std::string> shapes_;
     std::string aliases_;
     int alias_count_ = 0;
+    bool has_results_ = false;
     bool more_columns_ = false, moves_ = false;  // fields at the end that some have
     std::string columns_;
     int column_count_ = 0;
@@ -406,8 +437,9 @@ class SpecPrinter {
 
 }  // namespace
 
-std::string print_program_spec(const ProgramLayout& layout, const EmitOptions& options) {
-    return SpecPrinter(layout, options).print();
+std::string print_program_spec(const ProgramLayout& layout, const FunctionPrinter& printer,
+                               const EmitOptions& options) {
+    return SpecPrinter(layout, printer, options).print();
 }
 
 }  // namespace thunderc

@@ -4,11 +4,13 @@
 
 #include <string>
 
+#include "codegen/host/functions.h"
 #include "codegen/host/layout.h"
 #include "codegen/program/program.h"
 
 namespace thunderc {
 
-std::string print_program_spec(const ProgramLayout& layout, const EmitOptions& options);
+// `printer` has printed the functions.
+std::string print_program_spec(const ProgramLayout& layout, const FunctionPrinter& printer, const EmitOptions& options);
 
 }  // namespace thunderc

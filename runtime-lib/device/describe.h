@@ -2,9 +2,13 @@
 // Calls of the runtime API as messages and --profile name them, and what they cost.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "device/api.h"
+#include "device/call_results.h"
+#include "device/recomputation.h"
 #include "device/timed.h"
 
 namespace thunder {
@@ -65,14 +69,18 @@ Cost cost_of(const Fp8Amax& call);
 Cost cost_of(const Fp8CurrentScales& call);
 Cost cost_of(const Fp8UpdateScales& call);
 
-// Times a call: const Timed timed = timed_call("matmul", call, stream);
+// Tells whoever looks on of a call: const Timed timed = timed_call("matmul", call, stream);
 template <typename Call>
 Timed timed_call(const char* name, const Call& call, Stream& stream) {
-    if (stream.device().profiler() == nullptr) return Timed(stream);
+    const CallObserver* observer = stream.device().observer();
+    if (observer == nullptr) return Timed(stream);
     Cost cost = cost_of(call);
     if (cost.arithmetic == Cost::Arithmetic::f32 && stream.device().options().tf32)
         cost.arithmetic = Cost::Arithmetic::tf32;
-    return Timed(std::string(name) + " " + describe(call), cost, stream);
+    const std::string text = std::string(name) + " " + describe(call);
+    const std::vector<CallResult> results = results_of(call);
+    const std::optional<Recomputation> again = observer->recomputes() ? recomputation_of(call) : std::nullopt;
+    return Timed(ObservedCall{text, cost, results, again ? &*again : nullptr}, stream);
 }
 
 }  // namespace thunder

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 
 #include "support/text.h"
 
@@ -52,25 +51,17 @@ std::unique_ptr<Profiler> make_clock_profiler() {
     return std::make_unique<ClockProfiler>();
 }
 
-void Timed::begin(std::string_view name, const Cost& cost) {
-    if (!profiler_->begin(name, cost, stream_)) profiler_ = nullptr;
-}
-
-void Timed::end() {
-    if (std::uncaught_exceptions() == 0) profiler_->end(stream_);
-}
-
-bool Profiler::begin(std::string_view name, const Cost& cost, Stream& stream) {
+bool Profiler::begin(const ObservedCall& call, Stream& stream) {
     if (std::this_thread::get_id() != thread_) return false;
     if (depth_++ > 0) return true;
-    const auto found = index_.find(name);
+    const auto found = index_.find(call.name);
     row_ = found == index_.end() ? rows_.size() : found->second;
     if (found == index_.end()) {
-        index_.emplace(name, row_);
+        index_.emplace(call.name, row_);
         rows_.emplace_back();
-        rows_.back().name = name;
+        rows_.back().name = call.name;
     }
-    rows_[row_].cost = cost;
+    rows_[row_].cost = call.cost;
     start(stream);
     return true;
 }
@@ -121,6 +112,11 @@ std::string Profiler::report() {
     text += cat(padded("all", 44, true), padded("", 8), padded(digits("%.3f", total), 11), "\n");
     if (roof_.bytes_per_second <= 0) text += "what this hardware can do at most is not known: no share of the roof\n";
     return text;
+}
+
+void Device::observe(CallObserver* observer) {
+    // Threads of communication read it.
+    __atomic_store_n(&observer_, observer != nullptr ? observer : profiler_, __ATOMIC_RELAXED);
 }
 
 std::string Device::profile_report() const {

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -19,15 +18,14 @@ struct Roof {
     double narrow_flops = 0, tf32_flops = 0, f32_flops = 0;
 };
 
-class Profiler {
+class Profiler : public CallObserver {
   public:
-    virtual ~Profiler() = default;
     Profiler(const Profiler&) = delete;
     Profiler& operator=(const Profiler&) = delete;
 
     // False, and nothing is timed, on a thread that is not the profiler's own: streams of communication have theirs.
-    bool begin(std::string_view name, const Cost& cost, Stream& stream);
-    void end(Stream& stream);
+    bool begin(const ObservedCall& call, Stream& stream) override;
+    void end(Stream& stream) override;
 
     // A line for each name, longest first: calls, time, share, what a call moves and computes, rates, share of the
     // roof. The first call of each name is left out: in it libraries make their plans.

@@ -63,7 +63,8 @@ struct DeviceOptions {
     SumsOfAttention attention_backward = SumsOfAttention::automatic;
 };
 
-class Profiler;  // device/profiler.h
+class CallObserver;  // device/call_observer.h
+class Profiler;      // device/profiler.h
 
 class Device {
   public:
@@ -96,8 +97,11 @@ class Device {
     std::string describe_attention() const;
     // FLOP/s of matrix products that read this type, at most; 0: not known.
     double peak_flops(DType products) const;
-    // With --profile: what times calls, else null; and the table of what it found, else "".
-    Profiler* profiler() const { return profiler_; }
+    // Who is told of each call, from now on; null: nobody, or with --profile what times them. On the thread that
+    // computes, between calls.
+    void observe(CallObserver* observer);
+    CallObserver* observer() const { return __atomic_load_n(&observer_, __ATOMIC_RELAXED); }
+    // With --profile the table of what was timed, else "".
     std::string profile_report() const;
 
     struct Native;
@@ -108,6 +112,7 @@ class Device {
     DeviceOptions options_;
     Native* native_ = nullptr;
     Profiler* profiler_ = nullptr;
+    CallObserver* observer_ = nullptr;
 };
 
 // A point in a stream's work that another stream can wait for. Recording again moves the point forward.

@@ -1,40 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times calls one by one, where --profile asks for it: a name, and what the call moves and computes at least.
+// What every call begins with: whoever looks on at calls one by one is told of it and of its end. --profile times them
+// so, --numerics looks at what they wrote.
 #pragma once
 
-#include <cstdint>
+#include <initializer_list>
 #include <string_view>
 
+#include "device/call_observer.h"
 #include "device/stream.h"
 
 namespace thunder {
 
-// 0 where that is not known.
-struct Cost {
-    double bytes = 0, flops = 0;
-    enum class Arithmetic : std::uint8_t { f32, tf32, narrow } arithmetic = Arithmetic::f32;
-};
-
-// Times what is issued in its lifetime; what other timed calls do within it is part of it.
+// The call is what is issued in its lifetime; what other calls do within it is part of it.
 class Timed {
   public:
-    Timed(std::string_view name, const Cost& cost, Stream& stream)
-        : profiler_(stream.device().profiler()), stream_(stream) {
-        if (profiler_ != nullptr) begin(name, cost);
+    Timed(std::string_view name, const Cost& cost, Stream& stream) : Timed(name, cost, {}, stream) {}
+    // A kernel, with what it writes.
+    Timed(std::string_view name, const Cost& cost, std::initializer_list<Output> results, Stream& stream)
+        : observer_(stream.device().observer()), stream_(stream) {
+        if (observer_ != nullptr) begin(name, cost, results);
     }
-    // Times nothing.
+    Timed(const ObservedCall& call, Stream& stream) : observer_(stream.device().observer()), stream_(stream) {
+        if (observer_ != nullptr) begin(call);
+    }
+    // Nobody is told.
     explicit Timed(Stream& stream) : stream_(stream) {}
     ~Timed() noexcept(false) {
-        if (profiler_ != nullptr) end();
+        if (observer_ != nullptr) end();
     }
     Timed(const Timed&) = delete;
     Timed& operator=(const Timed&) = delete;
 
   private:
-    void begin(std::string_view name, const Cost& cost);
+    void begin(std::string_view name, const Cost& cost, std::initializer_list<Output> results);
+    void begin(const ObservedCall& call);
     void end();
 
-    Profiler* profiler_ = nullptr;
+    CallObserver* observer_ = nullptr;
     Stream& stream_;
 };
 

@@ -30,7 +30,8 @@ void check_files(const Options& o) {
     const std::pair<const char*, const std::string*> written[] = {
         {"--log", &o.log},           {"--save", &o.save},
         {"--save-ema", &o.save_ema}, {"--dump-gradients", &o.dump_gradients},
-        {"--timeline", &o.timeline}, {"--memory", &o.memory}};
+        {"--timeline", &o.timeline}, {"--memory", &o.memory},
+        {"--numerics", &o.numerics}};
     const std::string init = file_of(o.init);
     std::vector<std::pair<const char*, const std::string*>> read = {
         {"--data-schedule", &o.data_schedule}, {"--feed", &o.feed}, {"--init", &init}, {"--eval-feed", &o.eval_feed}};
@@ -190,6 +191,12 @@ void check_options(const Options& o, const ProgramSpec& program) {
         fail_usage(cat("--stochastic-rounding is about parameters in bf16, and those that ", program.name,
                        " trains are ", name_of(stepped)),
                    "leave it away; thunderc train --dtype bf16 --master none makes a program with such parameters");
+    if (o.numerics.empty() && (o.numerics_every > 0 || !o.numerics_tensors.empty()))
+        fail_usage(cat(o.numerics_every > 0 ? "--numerics-every" : "--numerics-tensors",
+                       " is about --numerics, which is not given"),
+                   "add --numerics FILE, or leave it away");
+    if (!o.numerics.empty() && o.profile)
+        fail_usage("--numerics looks at each call, and --profile would time that too", "leave one of them away");
     check_files(o);
     check_adapter_options(o);
     check_save_options(program, o);

@@ -33,12 +33,11 @@ std::size_t bytes_before(const std::string& path, std::int64_t step) {
     return kept;  // what is behind the last line end was cut short when the run before was killed
 }
 
-// JSON has no number for what is none.
+}  // namespace
+
 std::string json_number(double x) {
     return std::isfinite(x) ? digits("%.9g", x) : "null";
 }
-
-}  // namespace
 
 double tokens_per_second(const StepReport& report) {
     return report.ms > 0 ? static_cast<double>(report.tokens) * 1000 / report.ms : 0;

@@ -22,6 +22,9 @@ struct StepReport {
     std::uint64_t memory = 0;  // bytes that this process takes: of a GPU, or else of the host; 0: not known
 };
 
+// Nine digits, which tell any two floats apart; null: JSON has no number for what is none.
+std::string json_number(double x);
+
 double tokens_per_second(const StepReport& report);
 
 struct EvaluationReport {

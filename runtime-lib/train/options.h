@@ -115,8 +115,11 @@ struct Options {
     std::optional<DType> save_dtype{};  // of what these write; none: as parameters are held
     std::string save_adapter;           // a folder
     std::string memory;
-    std::string tensorboard;  // a folder
-    double peak_tflops = 0;   // of one rank's device; 0: what is known of it
+    std::string tensorboard;          // a folder
+    std::string numerics;             // a file
+    std::int64_t numerics_every = 0;  // steps; 0: 100
+    std::string numerics_tensors;     // ECMAScript, anywhere in the name; "": none
+    double peak_tflops = 0;           // of one rank's device; 0: what is known of it
 
     int threads = 0;  // 0: the cores of this host, over the ranks on it
     bool quiet = false;

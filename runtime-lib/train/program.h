@@ -82,6 +82,24 @@ struct Providers {
     bool attention = false;
 };
 
+// A tensor that a call of the step writes, as --numerics names it: results of one call stand behind one another.
+struct ResultSpec {
+    std::int32_t call;               // which of its function's, in the order of the text
+    std::string_view name;           // of the call: "linear_forward", or the kernel's
+    std::string_view field;          // of the call's struct; of a kernel "": its results have their order
+    std::int32_t result;             // of a kernel: which one
+    std::string_view tensor, scope;  // "qkv_proj", as the text has it; "self_attn.{q,k,v}_proj", the module it is of
+    std::string_view shape;          // "[2,8,16]"
+    std::int64_t rows, width, ld;    // its elements in memory: rows that lie `ld` apart
+};
+
+// The calls of a function of the program, as its Range names it.
+struct FunctionResults {
+    std::string_view function;
+    std::span<const std::string_view> modules;  // one for each time that a micro-step comes to it; empty: one, the root
+    std::span<const ResultSpec> results;
+};
+
 struct ProgramSpec {
     std::string_view name;       // of the model, for messages
     std::string_view optimizer;  // the name of its rule, in optim/rules/list.h
@@ -118,6 +136,8 @@ struct ProgramSpec {
     std::span<const PaddedRow> padded_rows{};  // along these its gradient is not the slope of its loss
     const AdapterSpec* adapters = nullptr;
     ScalingSpec scaling{};
+
+    std::span<const FunctionResults> results{};  // of its steps
 
     // of a program for several ranks
     Mesh mesh{};                                  // that it was generated for

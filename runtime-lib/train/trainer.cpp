@@ -190,7 +190,7 @@ struct Trainer::State {
         if (!options.eval_only) source = open_batch_source(program, options, cut);
         if (source && !options.resume) source->begin({});
         if (world.is_first())
-            for (const std::string& path : {options.dump_gradients, options.timeline, options.memory})
+            for (const std::string& path : {options.dump_gradients, options.timeline, options.memory, options.numerics})
                 check_writable(path);
         if (world.is_first())
             for (const std::string& path : {options.save, options.save_ema}) check_save(path);
@@ -459,6 +459,7 @@ bool Trainer::begin_step() {
 
 void Trainer::load_batch(std::int64_t micro_step) {
     State& s = *state_;
+    if (!s.weighing && !s.evaluating) s.watch.numerics().begin_micro_step(s.progress.step, micro_step, s.stream);
     if (s.loaded_micro_step == micro_step) return;
     s.communicator->note_progress(s.progress.step);
     s.note_ends();
@@ -486,13 +487,16 @@ void Trainer::set_loss_gradient() {
 void Trainer::gradients_are_ready() {
     State& s = *state_;
     s.scaler.agree_on_loss(*s.communicator, s.stream);
-    if (s.options.dump_gradients.empty() || s.progress.step != s.first_step) return;
+    const bool dumps = !s.options.dump_gradients.empty() && s.progress.step == s.first_step;
+    if (!dumps && !s.watch.numerics().is_due(s.progress.step)) return;
     for (Stream* stream : s.communication) stream->synchronize();
     const StepScalars read = s.read_numbers().scalars;
+    const float scale = s.scaler.is_on() ? read.loss_scale : 0;
+    s.watch.numerics().gradients(s.progress.step, s.arenas.gradients, scale > 0 ? scale : 1, *s.communicator, s.stream);
+    if (!dumps) return;
     s.check_weight(read);
-    const SavedParameters gradients{.trained = s.arenas.gradients,
-                                    .dtype = s.program.gradient_dtype,
-                                    .divided_by = s.scaler.is_on() ? read.loss_scale : 0};
+    const SavedParameters gradients{
+        .trained = s.arenas.gradients, .dtype = s.program.gradient_dtype, .divided_by = scale};
     save_parameters(s.options.dump_gradients, gradients, s.program, s.world, s.stream);
 }
 

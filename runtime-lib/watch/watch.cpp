@@ -15,7 +15,8 @@ Watch::Watch(const ProgramSpec& program, const Options& options, bool writes)
       options_(options),
       writes_(writes),
       peak_flops_(options.peak_tflops * 1e12),
-      console_(options.quiet || !writes, options.log_every, program.tokens == program.batch ? "rows" : "tokens") {}
+      console_(options.quiet || !writes, options.log_every, program.tokens == program.batch ? "rows" : "tokens"),
+      numerics_(program, options, writes) {}
 
 void Watch::set_peak(double flops) {
     if (peak_flops_ == 0) peak_flops_ = flops;
@@ -26,6 +27,7 @@ void Watch::open(std::int64_t first_step) {
     // What an evaluation alone finds is added to what is there.
     if (!options_.log.empty())
         log_.emplace(options_.log, options_.eval_only ? std::numeric_limits<std::int64_t>::max() : first_step);
+    if (!options_.eval_only) numerics_.open(first_step);
     if (!options_.tensorboard.empty())
         board_.emplace(options_.tensorboard, options_.eval_only ? std::nullopt : std::optional(first_step));
 }

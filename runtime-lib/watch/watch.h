@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run tells what it does: the console, the log (--log), event files (--tensorboard). On ranks that write
-// nothing it takes the same calls.
+// Where a run tells what it does: the console, the log (--log), event files (--tensorboard), statistics of tensors
+// (--numerics). On ranks that write nothing it takes the same calls.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "train/options.h"
 #include "train/program.h"
 #include "watch/console.h"
+#include "watch/numerics.h"
 #include "watch/tensorboard.h"
 
 namespace thunder {
@@ -21,6 +22,7 @@ class Watch {
     Watch(const ProgramSpec& program, const Options& options, bool writes);
 
     Console& console() { return console_; }
+    Numerics& numerics() { return numerics_; }  // with --numerics, else nothing is ever due
     // What is known of one rank's device, in FLOP/s; 0: nothing. --peak-tflops goes before it.
     void set_peak(double flops);
 
@@ -40,6 +42,7 @@ class Watch {
     bool writes_;
     double peak_flops_;
     Console console_;
+    Numerics numerics_;
     std::optional<JsonLog> log_;
     std::optional<TensorBoard> board_;
 };

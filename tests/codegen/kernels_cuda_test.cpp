@@ -58,7 +58,7 @@ THUNDER_KERNEL(256) f_kernel(Aliased<float> y, Aliased<const float> x) {
 }
 )");
     EXPECT_EQ(kernel.launcher, R"(void f(float* y, const float* x, Stream& stream) {
-    const Timed timed("f", {.bytes = 24576, .flops = 36864}, stream);
+    const Timed timed("f", {.bytes = 24576, .flops = 36864}, {y}, stream);
     launch("f", f_kernel, 3, 256, stream, y, x);
 }
 )");
@@ -132,7 +132,7 @@ TEST(KernelsCuda, SumsOverRowsHaveFixedPartials) {
 )");
     EXPECT_TRUE(has(kernel.device, "A block for each 128 columns of 64 rows")) << kernel.device;
     EXPECT_EQ(kernel.launcher, R"(void f(float* y, const float* x, Stream& stream) {
-    const Timed timed("f", {.bytes = 16781312, .flops = 4194304}, stream);
+    const Timed timed("f", {.bytes = 16781312, .flops = 4194304}, {y}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(65536 * sizeof(float)));
     launch("f", f_kernel, 512, 256, stream, x, partials);
     launch("f", f_finish, 32, 256, stream, y, partials);

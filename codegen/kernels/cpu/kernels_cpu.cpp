@@ -44,7 +44,9 @@ PrintedKernel print_kernel_cpu(const KernelDescription& unnamed, const KernelLay
     for (const std::string& equation : printed.formula) definition.comment("  " + equation);
     if (!replaces.empty()) definition.comment("From the graph's " + replaces);
     definition.line(head + ", Stream& stream) {");
-    definition.append_lines("    " + timed_statement(kernel));
+    definition.indent();
+    definition.append_lines(timed_statement(kernel, outputs));
+    definition.outdent();
     definition.append_lines(body.str());
     definition.line("}");
     printed.definition = definition.str();
@@ -59,7 +61,7 @@ std::string kernels_cpu_prologue(std::span<const DType> narrow, bool naive) {
     if (naive)
         return text +
                R"(#include "device/cpu/reference_kernels.h"  // functions of libm, sums in double, loops of one thread
-#include "device/timed.h"                  // what --profile shows of a kernel
+#include "device/timed.h"                  // what --profile and --numerics see of a kernel
 
 using namespace thunder::reference;
 namespace vec_math = thunder::reference::math;
@@ -67,7 +69,7 @@ namespace vec_math = thunder::reference::math;
     return text + R"(#include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
 #include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
 #include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
-#include "device/timed.h"              // what --profile shows of a kernel
+#include "device/timed.h"              // what --profile and --numerics see of a kernel
 
 namespace vec_math = thunder::math;
 )";

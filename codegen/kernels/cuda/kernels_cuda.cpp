@@ -198,7 +198,7 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& unnamed, const Kern
     for (const Kernel& one : kernels) partials = std::max(partials, one.stage.partials);
     launcher.line(fmt::format("void {}({}, Stream& stream) {{", kernel.name, fmt::join(parameters.declarations, ", ")));
     launcher.indent();
-    launcher.append_lines(timed_statement(kernel));
+    launcher.append_lines(timed_statement(kernel, parameters.outputs));
     if (partials > 0)
         launcher.line(
             fmt::format("auto* partials = reinterpret_cast<float*>(stream.workspace({} * sizeof(float)));", partials));

@@ -147,6 +147,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
                                {"--checkpoint-every", cat(o.checkpoint_every)},
                                {"--resume", yes(o.resume)},
                                {"--dump-gradients", yes(!o.dump_gradients.empty())},
+                               {"--numerics", yes(!o.numerics.empty())},
+                               {"--numerics-every", cat(o.numerics_every)},
                                {"--on-nan", std::string(name_of(o.on_nan))},
                                {"--spike-factor", cat(o.spike_factor)},
                                {"--spike-window", cat(o.spike_window)},

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "device/call_observer.h"
 #include "device/check_cpu.h"
 #include "device/cpu/native.h"
 #include "device/cpu/products.h"
@@ -50,6 +51,7 @@ Device::Device(const DeviceOptions& options)
     check_cpu();
     set_team_size(threads_);
     if (options_.profile) profiler_ = make_clock_profiler().release();
+    observe(nullptr);
 }
 
 Device::Device(int threads)
@@ -216,8 +218,10 @@ void Graph::end(Stream&) {}
 
 Range::Range(const char* name) {
     if (stream_observer != nullptr) stream_observer->begin(name);
+    if (range_observer != nullptr) range_observer->begin_range(name);
 }
 Range::~Range() {
+    if (range_observer != nullptr) range_observer->end_range();
     if (stream_observer != nullptr) stream_observer->end();
 }
 

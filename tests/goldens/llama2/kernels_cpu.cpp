@@ -12,7 +12,7 @@
 #include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
 #include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
 #include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
-#include "device/timed.h"              // what --profile shows of a kernel
+#include "device/timed.h"              // what --profile and --numerics see of a kernel
 
 namespace vec_math = thunder::math;
 
@@ -24,7 +24,7 @@ using namespace thunder;
 // From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
 // model.layers.{0..1}.post_attention_layernorm)
 void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream) {
-    const Timed timed("rms_norm_forward", {.bytes = 2176, .flops = 1248}, stream);
+    const Timed timed("rms_norm_forward", {.bytes = 2176, .flops = 1248}, {rstd, y}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -47,7 +47,7 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
 // add_to_loss_sum:
 //   loss_sum += loss
 void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, {loss_sum}, stream);
     loss_sum[0] = loss_sum[0] + loss[0];
 }
 
@@ -59,7 +59,7 @@ void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
 // From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
     const float* rstd, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward", {.bytes = 3328, .flops = 2864}, stream);
+    const Timed timed("rms_norm_backward", {.bytes = 3328, .flops = 2864}, {dx, dweight}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(
@@ -93,7 +93,7 @@ void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* 
 // cross_entropy_weight:
 //   loss_weight += sum(labels != -100)
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {
-    const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
+    const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, {loss_weight}, stream);
     constexpr std::int64_t width = B * T;
     const float loss_weight_before = loss_weight[0];
     const float weight = row_sum<float>(width, [&](std::int64_t c) {
@@ -110,7 +110,7 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
 //   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, stream);
+    const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, {q, k}, stream);
     {
         // q
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;
@@ -166,7 +166,7 @@ void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const f
 //   where gate, up = gate_up_proj
 // From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream) {
-    const Timed timed("swiglu_forward", {.bytes = 4608, .flops = 5376}, stream);
+    const Timed timed("swiglu_forward", {.bytes = 4608, .flops = 5376}, {y}, stream);
     constexpr std::int64_t rows = B * T, width = H;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -191,7 +191,7 @@ void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream) {
 //   where dgate_up_proj = dgate, dup
 // From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream) {
-    const Timed timed("swiglu_backward", {.bytes = 9216, .flops = 8064}, stream);
+    const Timed timed("swiglu_backward", {.bytes = 9216, .flops = 8064}, {y, dgate_up_proj}, stream);
     constexpr std::int64_t rows = B * T, width = H;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -228,7 +228,7 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
     const float* dy, const float* dresidual_in, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward_add", {.bytes = 5376, .flops = 3376}, stream);
+    const Timed timed("rms_norm_backward_add", {.bytes = 5376, .flops = 3376}, {y, dx, dweight}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(
@@ -274,7 +274,7 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
     const float* dv_proj, Stream& stream) {
-    const Timed timed("rotary_inverse", {.bytes = 4352, .flops = 1152}, stream);
+    const Timed timed("rotary_inverse", {.bytes = 4352, .flops = 1152}, {dqkv_proj}, stream);
     {
         // dq_proj
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;

@@ -8,46 +8,46 @@
 using namespace kernels;
 
 void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream) {
-    const Timed timed("rms_norm_forward", {.bytes = 2176, .flops = 1248}, stream);
+    const Timed timed("rms_norm_forward", {.bytes = 2176, .flops = 1248}, {rstd, y}, stream);
     launch("rms_norm_forward", rms_norm_forward_kernel, 2, 256, stream, rstd, y, x, weight);
 }
 
 void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, {loss_sum}, stream);
     launch("add_to_loss_sum", add_to_loss_sum_kernel, 1, 32, stream, loss_sum, loss);
 }
 
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
     const float* rstd, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward", {.bytes = 3328, .flops = 2864}, stream);
+    const Timed timed("rms_norm_backward", {.bytes = 3328, .flops = 2864}, {dx, dweight}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward", rms_norm_backward_kernel, 1, 256, stream, dx, dy, weight, x, rstd, partials);
     launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, mode, partials);
 }
 
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {
-    const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
+    const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, {loss_weight}, stream);
     launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight, labels);
 }
 
 void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, stream);
+    const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, {q, k}, stream);
     launch("rotary", rotary_kernel, 2, 256, stream, q, k, qkv_proj, sin, cos);
 }
 
 void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream) {
-    const Timed timed("swiglu_forward", {.bytes = 4608, .flops = 5376}, stream);
+    const Timed timed("swiglu_forward", {.bytes = 4608, .flops = 5376}, {y}, stream);
     launch("swiglu_forward", swiglu_forward_kernel, 1, 256, stream, y, gate_up_proj);
 }
 
 void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream) {
-    const Timed timed("swiglu_backward", {.bytes = 9216, .flops = 8064}, stream);
+    const Timed timed("swiglu_backward", {.bytes = 9216, .flops = 8064}, {y, dgate_up_proj}, stream);
     launch("swiglu_backward", swiglu_backward_kernel, 1, 256, stream, y, dgate_up_proj, gate_up_proj, dy);
 }
 
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
     const float* dy, const float* dresidual_in, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward_add", {.bytes = 5376, .flops = 3376}, stream);
+    const Timed timed("rms_norm_backward_add", {.bytes = 5376, .flops = 3376}, {y, dx, dweight}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward_add", rms_norm_backward_add_kernel, 1, 256, stream, y, dx, x, rstd, weight, dy,
         dresidual_in, partials);
@@ -56,6 +56,6 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
 
 void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
     const float* dv_proj, Stream& stream) {
-    const Timed timed("rotary_inverse", {.bytes = 4352, .flops = 1152}, stream);
+    const Timed timed("rotary_inverse", {.bytes = 4352, .flops = 1152}, {dqkv_proj}, stream);
     launch("rotary_inverse", rotary_inverse_kernel, 3, 256, stream, dqkv_proj, dk, sin, cos, dq, dv_proj);
 }

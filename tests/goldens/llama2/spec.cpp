@@ -53,6 +53,85 @@ constexpr InputSpec INPUTS[] = {
     {"labels", DType::i64, SHAPE_2_8, 128, 128, true, 48, -100, "next_tokens"},
 };
 
+constexpr ResultSpec RESULTS_OF_forward[] = {
+    // which call, its name; field or number of the result; what the text calls it; module; shape; rows, width and
+    // distance of rows in memory
+    {0, "embedding_forward", "y", 0, "embed_tokens", "model.embed_tokens", "[2,8,16]", 1, 256, 256},
+    {1, "rms_norm_forward", "", 0, "rstd", "model.norm", "[2,8,1]", 1, 16, 16},
+    {1, "rms_norm_forward", "", 1, "norm", "model.norm", "[2,8,16]", 1, 256, 256},
+    {2, "linear_forward", "y", 0, "lm_head", "lm_head", "[2,8,48]", 1, 768, 768},
+    {3, "cross_entropy_forward", "lse", 1, "loss_lse", "loss", "[16]", 1, 16, 16},
+};
+
+constexpr ResultSpec RESULTS_OF_backward[] = {
+    {0, "cross_entropy_backward", "dlogits", 0, "dlm_head", "loss", "[16,48]", 1, 768, 768},
+    {1, "linear_backward_input", "dx", 0, "dnorm", "lm_head", "[2,8,16]", 1, 256, 256},
+    {2, "linear_backward_weight", "dweight", 0, "g_lm_head", "lm_head", "[48,16]", 1, 768, 768},
+    {3, "rms_norm_backward", "", 0, "dresidual", "model.norm", "[2,8,16]", 1, 256, 256},
+    {3, "rms_norm_backward", "", 1, "g_norm", "model.norm", "[16]", 1, 16, 16},
+    {4, "embedding_backward", "dweight", 0, "g_embed_tokens", "model.embed_tokens", "[48,16]", 1, 768, 768},
+};
+
+constexpr std::string_view MODULES_OF_decoder_layer_forward[] = {
+    "model.layers.0",
+    "model.layers.1",
+};
+
+constexpr ResultSpec RESULTS_OF_decoder_layer_forward[] = {
+    {0, "rms_norm_forward", "", 0, "input_layernorm_rstd", "input_layernorm", "[2,8,1]", 1, 16, 16},
+    {0, "rms_norm_forward", "", 1, "input_layernorm", "input_layernorm", "[2,8,16]", 1, 256, 256},
+    {1, "linear_forward", "y", 0, "qkv_proj", "self_attn.{q,k,v}_proj", "[2,8,32]", 1, 512, 512},
+    {2, "rotary", "", 0, "q", "self_attn", "[2,8,4,4]", 1, 256, 256},
+    {2, "rotary", "", 1, "k", "self_attn", "[2,8,2,4]", 1, 128, 128},
+    {3, "attention_forward", "out", 0, "sdpa", "self_attn", "[2,8,4,4]", 1, 256, 256},
+    {3, "attention_forward", "lse", 1, "sdpa_lse", "self_attn", "[2,4,8]", 1, 64, 64},
+    {4, "linear_forward", "y", 0, "residual", "self_attn.o_proj", "[2,8,16]", 1, 256, 256},
+    {5, "rms_norm_forward", "", 0, "post_attention_layernorm_rstd", "post_attention_layernorm", "[2,8,1]", 1, 16, 16},
+    {5, "rms_norm_forward", "", 1, "post_attention_layernorm", "post_attention_layernorm", "[2,8,16]", 1, 256, 256},
+    {6, "linear_forward", "y", 0, "gate_up_proj", "mlp.{gate,up}_proj", "[2,8,48]", 1, 768, 768},
+    {7, "swiglu_forward", "", 0, "swiglu", "mlp", "[2,8,24]", 1, 384, 384},
+    {8, "linear_forward", "y", 0, "y", "mlp.down_proj", "[2,8,16]", 1, 256, 256},
+};
+
+constexpr std::string_view MODULES_OF_decoder_layer_backward[] = {
+    "model.layers.1",
+    "model.layers.0",
+};
+
+constexpr ResultSpec RESULTS_OF_decoder_layer_backward[] = {
+    {0, "linear_backward_input", "dx", 0, "dswiglu", "mlp.down_proj", "[2,8,24]", 1, 384, 384},
+    {1, "swiglu_backward", "", 0, "swiglu", "mlp", "[2,8,24]", 1, 384, 384},
+    {1, "swiglu_backward", "", 1, "dgate_up_proj", "mlp", "[2,8,48]", 1, 768, 768},
+    {2, "linear_backward_weight", "dweight", 0, "g.down_proj", "mlp.down_proj", "[16,24]", 1, 384, 384},
+    {3, "linear_backward_input", "dx", 0, "dpost_attention_layernorm", "mlp.{gate,up}_proj", "[2,8,16]", 1, 256, 256},
+    {4, "rms_norm_backward_add", "", 0, "post_attention_layernorm", "post_attention_layernorm", "[2,8,16]", 1, 256,
+        256},
+    {4, "rms_norm_backward_add", "", 1, "dresidual", "post_attention_layernorm", "[2,8,16]", 1, 256, 256},
+    {4, "rms_norm_backward_add", "", 2, "g.post_attention_layernorm", "post_attention_layernorm", "[16]", 1, 16, 16},
+    {5, "linear_backward_weight", "dweight", 0, "g.gate_proj", "mlp.{gate,up}_proj", "[24,16]", 1, 384, 384},
+    {6, "linear_backward_input", "dx", 0, "dsdpa", "self_attn.o_proj", "[2,8,16]", 1, 256, 256},
+    {7, "linear_backward_weight", "dweight", 0, "g.o_proj", "self_attn.o_proj", "[16,16]", 1, 256, 256},
+    {8, "rotary", "", 0, "q", "self_attn", "[2,8,4,4]", 1, 256, 256},
+    {8, "rotary", "", 1, "k", "self_attn", "[2,8,2,4]", 1, 128, 128},
+    {9, "attention_backward", "dq", 0, "dq", "self_attn", "[2,8,4,4]", 1, 256, 256},
+    {9, "attention_backward", "dk", 1, "dk", "self_attn", "[2,8,2,4]", 1, 128, 128},
+    {9, "attention_backward", "dv", 2, "dv_proj", "self_attn", "[2,8,2,4]", 1, 128, 128},
+    {10, "rotary_inverse", "", 0, "dqkv_proj", "self_attn", "[2,8,32]", 1, 512, 512},
+    {11, "linear_backward_input", "dx", 0, "dinput_layernorm", "self_attn.{q,k,v}_proj", "[2,8,16]", 1, 256, 256},
+    {12, "rms_norm_backward_add", "", 0, "input_layernorm", "input_layernorm", "[2,8,16]", 1, 256, 256},
+    {12, "rms_norm_backward_add", "", 1, "dx", "input_layernorm", "[2,8,16]", 1, 256, 256},
+    {12, "rms_norm_backward_add", "", 2, "g.input_layernorm", "input_layernorm", "[16]", 1, 16, 16},
+    {13, "linear_backward_weight", "dweight", 0, "g.q_proj", "self_attn.{q,k,v}_proj", "[16,16]", 1, 256, 256},
+};
+
+constexpr FunctionResults RESULTS[] = {
+    // what --numerics looks at: function, modules, results
+    {"forward", {}, RESULTS_OF_forward},
+    {"backward", {}, RESULTS_OF_backward},
+    {"decoder_layer_forward", MODULES_OF_decoder_layer_forward, RESULTS_OF_decoder_layer_forward},
+    {"decoder_layer_backward", MODULES_OF_decoder_layer_backward, RESULTS_OF_decoder_layer_backward},
+};
+
 }  // namespace
 
 const ProgramSpec PROGRAM = {
@@ -71,4 +150,5 @@ const ProgramSpec PROGRAM = {
     .flops_per_micro_step = 474624,
     .providers = {.products = true, .attention = true},
     .tieable = {.embedding = "model.embed_tokens.weight", .logits = "lm_head.weight"},
+    .results = RESULTS,
 };

@@ -13,7 +13,7 @@
 #include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
 #include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
 #include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
-#include "device/timed.h"              // what --profile shows of a kernel
+#include "device/timed.h"              // what --profile and --numerics see of a kernel
 
 namespace vec_math = thunder::math;
 
@@ -25,7 +25,7 @@ using namespace thunder;
 // From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
 // model.layers.{0..1}.post_attention_layernorm)
 void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
-    const Timed timed("rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
+    const Timed timed("rms_norm_forward", {.bytes = 1152, .flops = 2016}, {rstd, y}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -49,7 +49,7 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, 
 // add_to_loss_sum:
 //   loss_sum += loss
 void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, {loss_sum}, stream);
     loss_sum[0] = loss_sum[0] + loss[0];
 }
 
@@ -61,7 +61,7 @@ void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
 // From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
     WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward", {.bytes = 1792, .flops = 4144}, stream);
+    const Timed timed("rms_norm_backward", {.bytes = 1792, .flops = 4144}, {dx, dweight}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(
@@ -96,7 +96,7 @@ void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* we
 // cross_entropy_weight:
 //   loss_weight += sum(labels != -100)
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {
-    const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
+    const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, {loss_weight}, stream);
     constexpr std::int64_t width = B * T;
     const float loss_weight_before = loss_weight[0];
     const float weight = row_sum<float>(width, [&](std::int64_t c) {
@@ -113,7 +113,7 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
 //   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary", {.bytes = 1792, .flops = 1920}, stream);
+    const Timed timed("rotary", {.bytes = 1792, .flops = 1920}, {q, k}, stream);
     {
         // q
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;
@@ -169,7 +169,7 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
 //   where gate, up = gate_up_proj
 // From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
-    const Timed timed("swiglu_forward", {.bytes = 2304, .flops = 6528}, stream);
+    const Timed timed("swiglu_forward", {.bytes = 2304, .flops = 6528}, {y}, stream);
     constexpr std::int64_t rows = B * T, width = H;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -194,7 +194,7 @@ void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
 //   where dgate_up_proj = dgate, dup
 // From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& stream) {
-    const Timed timed("swiglu_backward", {.bytes = 4608, .flops = 10368}, stream);
+    const Timed timed("swiglu_backward", {.bytes = 4608, .flops = 10368}, {y, dgate_up_proj}, stream);
     constexpr std::int64_t rows = B * T, width = H;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -231,7 +231,8 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
     const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward_add", {.bytes = 2816, .flops = 5168}, stream);
+    const Timed timed("rms_norm_backward_add", {.bytes = 2816, .flops = 5168},
+        {post_attention_layernorm, dresidual, dweight}, stream);
     constexpr std::int64_t rows = B * T, width = C;
     const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(
@@ -277,7 +278,7 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
     const bf16* dv_proj, Stream& stream) {
-    const Timed timed("rotary_inverse", {.bytes = 2304, .flops = 1920}, stream);
+    const Timed timed("rotary_inverse", {.bytes = 2304, .flops = 1920}, {dqkv_proj}, stream);
     {
         // dq_proj
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;

@@ -97,6 +97,110 @@ constexpr std::string_view STREAMS[] = {
     "reduce",
 };
 
+constexpr ResultSpec RESULTS_OF_forward[] = {
+    // which call, its name; field or number of the result; what the text calls it; module; shape; rows, width and
+    // distance of rows in memory
+    {0, "embedding_forward", "y", 0, "embed_tokens", "model.embed_tokens", "[2,8,16]", 1, 256, 256},
+    {1, "rms_norm_forward", "", 0, "rstd", "model.norm", "[2,8,1]", 1, 16, 16},
+    {1, "rms_norm_forward", "", 1, "norm", "model.norm", "[2,8,16]", 1, 256, 256},
+    {2, "linear_forward", "y", 0, "lm_head", "lm_head", "[2,8,48]", 1, 768, 768},
+    {3, "cross_entropy_forward", "lse", 1, "loss_lse", "loss", "[16]", 1, 16, 16},
+};
+
+constexpr ResultSpec RESULTS_OF_backward[] = {
+    {0, "cross_entropy_backward", "dlogits", 0, "dlm_head", "loss", "[16,48]", 1, 768, 768},
+    {1, "linear_backward_input", "dx", 0, "dnorm", "lm_head", "[2,8,16]", 1, 256, 256},
+    {2, "linear_backward_weight", "dweight", 0, "g_lm_head", "lm_head", "[48,16]", 1, 768, 768},
+    {3, "rms_norm_backward", "", 0, "dresidual", "model.norm", "[2,8,16]", 1, 256, 256},
+    {3, "rms_norm_backward", "", 1, "g_norm", "model.norm", "[16]", 1, 16, 16},
+    {4, "embedding_backward", "dweight", 0, "g_embed_tokens", "model.embed_tokens", "[48,16]", 1, 768, 768},
+};
+
+constexpr std::string_view MODULES_OF_decoder_layer_forward[] = {
+    "model.layers.0",
+    "model.layers.1",
+};
+
+constexpr ResultSpec RESULTS_OF_decoder_layer_forward[] = {
+    {0, "rms_norm_forward", "", 0, "input_layernorm_rstd", "input_layernorm", "[2,8,1]", 1, 16, 16},
+    {0, "rms_norm_forward", "", 1, "input_layernorm", "input_layernorm", "[2,8,16]", 1, 256, 256},
+    {1, "fp8_quantise", "q", 2, "input_layernorm_e4m3", "self_attn.{q,k,v}_proj", "[2,8,16]", 1, 256, 256},
+    {2, "fp8_quantise", "q", 2, "qkv_proj_weight_e4m3", "self_attn.{q,k,v}_proj", "[32,16]", 1, 512, 512},
+    {3, "fp8_product", "c", 0, "qkv_proj", "self_attn.{q,k,v}_proj", "[2,8,32]", 1, 512, 512},
+    {4, "rotary", "", 0, "q", "self_attn", "[2,8,4,4]", 1, 256, 256},
+    {4, "rotary", "", 1, "k", "self_attn", "[2,8,2,4]", 1, 128, 128},
+    {5, "attention_forward", "out", 0, "sdpa", "self_attn", "[2,8,4,4]", 1, 256, 256},
+    {5, "attention_forward", "lse", 1, "sdpa_lse", "self_attn", "[2,4,8]", 1, 64, 64},
+    {6, "fp8_quantise", "q", 2, "sdpa_e4m3", "self_attn.o_proj", "[2,8,16]", 1, 256, 256},
+    {7, "fp8_quantise", "q", 2, "o_proj_weight_e4m3", "self_attn.o_proj", "[16,16]", 1, 256, 256},
+    {8, "fp8_product", "c", 0, "residual", "self_attn.o_proj", "[2,8,16]", 1, 256, 256},
+    {9, "rms_norm_forward", "", 0, "post_attention_layernorm_rstd", "post_attention_layernorm", "[2,8,1]", 1, 16, 16},
+    {9, "rms_norm_forward", "", 1, "post_attention_layernorm", "post_attention_layernorm", "[2,8,16]", 1, 256, 256},
+    {10, "fp8_quantise", "q", 2, "post_attention_layernorm_e4m3", "mlp.{gate,up}_proj", "[2,8,16]", 1, 256, 256},
+    {11, "fp8_quantise", "q", 2, "gate_up_proj_weight_e4m3", "mlp.{gate,up}_proj", "[48,16]", 1, 768, 768},
+    {12, "fp8_product", "c", 0, "gate_up_proj", "mlp.{gate,up}_proj", "[2,8,48]", 1, 768, 768},
+    {13, "swiglu_forward", "", 0, "swiglu", "mlp", "[2,8,24]", 1, 384, 384},
+    {14, "linear_forward", "y", 0, "y", "mlp.down_proj", "[2,8,16]", 1, 256, 256},
+};
+
+constexpr std::string_view MODULES_OF_decoder_layer_backward[] = {
+    "model.layers.1",
+    "model.layers.0",
+};
+
+constexpr ResultSpec RESULTS_OF_decoder_layer_backward[] = {
+    {0, "linear_backward_input", "dx", 0, "dswiglu", "mlp.down_proj", "[2,8,24]", 1, 384, 384},
+    {1, "swiglu_backward", "", 0, "swiglu", "mlp", "[2,8,24]", 1, 384, 384},
+    {1, "swiglu_backward", "", 1, "dgate_up_proj", "mlp", "[2,8,48]", 1, 768, 768},
+    {2, "linear_backward_weight", "dweight", 0, "g.down_proj", "mlp.down_proj", "[16,24]", 1, 384, 384},
+    {3, "fp8_quantise", "q", 2, "dgate_up_proj_e5m2", "mlp.{gate,up}_proj", "[2,8,48]", 1, 768, 768},
+    {3, "fp8_quantise", "q_transposed", 3, "dgate_up_proj_e5m2_transposed", "mlp.{gate,up}_proj", "[48,16]", 1, 768,
+        768},
+    {4, "fp8_quantise", "q_transposed", 1, "gate_up_proj_weight_e4m3_transposed", "mlp.{gate,up}_proj", "[16,48]", 1,
+        768, 768},
+    {5, "fp8_product", "c", 0, "dpost_attention_layernorm", "mlp.{gate,up}_proj", "[2,8,16]", 1, 256, 256},
+    {6, "rms_norm_backward_add", "", 0, "post_attention_layernorm", "post_attention_layernorm", "[2,8,16]", 1, 256,
+        256},
+    {6, "rms_norm_backward_add", "", 1, "dresidual", "post_attention_layernorm", "[2,8,16]", 1, 256, 256},
+    {6, "rms_norm_backward_add", "", 2, "g.post_attention_layernorm", "post_attention_layernorm", "[16]", 1, 16, 16},
+    {7, "fp8_quantise", "q_transposed", 1, "post_attention_layernorm_e4m3_transposed", "mlp.{gate,up}_proj", "[16,16]",
+        1, 256, 256},
+    {8, "fp8_product", "c", 0, "g.gate_proj", "mlp.{gate,up}_proj", "[24,16]", 1, 384, 384},
+    {9, "fp8_quantise", "q", 2, "dresidual_e5m2", "self_attn.o_proj", "[2,8,16]", 1, 256, 256},
+    {9, "fp8_quantise", "q_transposed", 3, "dresidual_e5m2_transposed", "self_attn.o_proj", "[16,16]", 1, 256, 256},
+    {10, "fp8_quantise", "q_transposed", 1, "o_proj_weight_e4m3_transposed", "self_attn.o_proj", "[16,16]", 1, 256,
+        256},
+    {11, "fp8_product", "c", 0, "dsdpa", "self_attn.o_proj", "[2,8,16]", 1, 256, 256},
+    {12, "fp8_quantise", "q_transposed", 1, "sdpa_e4m3_transposed", "self_attn.o_proj", "[16,16]", 1, 256, 256},
+    {13, "fp8_product", "c", 0, "g.o_proj", "self_attn.o_proj", "[16,16]", 1, 256, 256},
+    {14, "rotary", "", 0, "q", "self_attn", "[2,8,4,4]", 1, 256, 256},
+    {14, "rotary", "", 1, "k", "self_attn", "[2,8,2,4]", 1, 128, 128},
+    {15, "attention_backward", "dq", 0, "dq", "self_attn", "[2,8,4,4]", 1, 256, 256},
+    {15, "attention_backward", "dk", 1, "dk", "self_attn", "[2,8,2,4]", 1, 128, 128},
+    {15, "attention_backward", "dv", 2, "dv_proj", "self_attn", "[2,8,2,4]", 1, 128, 128},
+    {16, "rotary_inverse", "", 0, "dqkv_proj", "self_attn", "[2,8,32]", 1, 512, 512},
+    {17, "fp8_quantise", "q", 2, "dqkv_proj_e5m2", "self_attn.{q,k,v}_proj", "[2,8,32]", 1, 512, 512},
+    {17, "fp8_quantise", "q_transposed", 3, "dqkv_proj_e5m2_transposed", "self_attn.{q,k,v}_proj", "[32,16]", 1, 512,
+        512},
+    {18, "fp8_quantise", "q_transposed", 1, "qkv_proj_weight_e4m3_transposed", "self_attn.{q,k,v}_proj", "[16,32]", 1,
+        512, 512},
+    {19, "fp8_product", "c", 0, "dinput_layernorm", "self_attn.{q,k,v}_proj", "[2,8,16]", 1, 256, 256},
+    {20, "rms_norm_backward_add", "", 0, "input_layernorm", "input_layernorm", "[2,8,16]", 1, 256, 256},
+    {20, "rms_norm_backward_add", "", 1, "dx", "input_layernorm", "[2,8,16]", 1, 256, 256},
+    {20, "rms_norm_backward_add", "", 2, "g.input_layernorm", "input_layernorm", "[16]", 1, 16, 16},
+    {21, "fp8_quantise", "q_transposed", 1, "input_layernorm_e4m3_transposed", "self_attn.{q,k,v}_proj", "[16,16]", 1,
+        256, 256},
+    {22, "fp8_product", "c", 0, "g.q_proj", "self_attn.{q,k,v}_proj", "[16,16]", 1, 256, 256},
+};
+
+constexpr FunctionResults RESULTS[] = {
+    // what --numerics looks at: function, modules, results
+    {"forward", {}, RESULTS_OF_forward},
+    {"backward", {}, RESULTS_OF_backward},
+    {"decoder_layer_forward", MODULES_OF_decoder_layer_forward, RESULTS_OF_decoder_layer_forward},
+    {"decoder_layer_backward", MODULES_OF_decoder_layer_backward, RESULTS_OF_decoder_layer_backward},
+};
+
 }  // namespace
 
 const ProgramSpec PROGRAM = {
@@ -120,6 +224,7 @@ const ProgramSpec PROGRAM = {
     .providers = {.products = true, .attention = true},
     .tieable = {.embedding = "model.embed_tokens.weight", .logits = "lm_head.weight"},
     .scaling = {.recipe = "delayed", .tensors = SCALED_TENSORS, .states = SCALING_STATES},
+    .results = RESULTS,
     .mesh = {.replicas = 1, .shards = 2},
     .units = UNITS,
     .streams = STREAMS,

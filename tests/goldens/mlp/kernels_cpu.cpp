@@ -12,7 +12,7 @@
 #include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
 #include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
 #include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
-#include "device/timed.h"              // what --profile shows of a kernel
+#include "device/timed.h"              // what --profile and --numerics see of a kernel
 
 namespace vec_math = thunder::math;
 
@@ -21,7 +21,7 @@ using namespace thunder;
 // add_to_loss_sum:
 //   loss_sum += loss
 void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
-    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, stream);
+    const Timed timed("add_to_loss_sum", {.bytes = 12, .flops = 1}, {loss_sum}, stream);
     loss_sum[0] = loss_sum[0] + loss[0];
 }
 
@@ -29,7 +29,7 @@ void add_to_loss_sum(float* loss_sum, const float* loss, Stream& stream) {
 //   dlinear_2 = dtanh - dtanh * tanh^2
 // From the graph's Tanh (net.3)
 void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, Stream& stream) {
-    const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, stream);
+    const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, {dlinear_2}, stream);
     constexpr std::int64_t n = 16 * B;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
@@ -43,7 +43,7 @@ void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, 
 //   dlinear = relu > 0 ? drelu : 0
 // From the graph's Relu (net.1)
 void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
-    const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
+    const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, {dlinear}, stream);
     constexpr std::int64_t n = 16 * B;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
@@ -56,7 +56,7 @@ void net_relu_backward(float* dlinear, const float* relu, const float* drelu, St
 // cross_entropy_weight:
 //   loss_weight += sum(labels != -100)
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream) {
-    const Timed timed("cross_entropy_weight", {.bytes = 40, .flops = 13}, stream);
+    const Timed timed("cross_entropy_weight", {.bytes = 40, .flops = 13}, {loss_weight}, stream);
     constexpr std::int64_t width = B;
     const float loss_weight_before = loss_weight[0];
     const float weight = row_sum<float>(width, [&](std::int64_t c) {
@@ -70,7 +70,7 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
 //   label_hits += sum_B(-row_max((linear == row_max(linear) or isnan(linear)) ? index : -5) == labels)
 void loss_add_sum(float* label_count, float* label_hits, const std::int64_t* labels, const float* linear,
     Stream& stream) {
-    const Timed timed("loss_add_sum", {.bytes = 128, .flops = 182}, stream);
+    const Timed timed("loss_add_sum", {.bytes = 128, .flops = 182}, {label_count, label_hits}, stream);
     constexpr std::int64_t rows = B, width = 5;
     const float label_count_before = label_count[0];
     const float label_hits_before = label_hits[0];

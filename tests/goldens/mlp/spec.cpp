@@ -31,6 +31,35 @@ constexpr InputSpec INPUTS[] = {
     {"labels", DType::i64, SHAPE_4, 192, 32, true, 5, -100, ""},
 };
 
+constexpr ResultSpec RESULTS_OF_forward[] = {
+    // which call, its name; field or number of the result; what the text calls it; module; shape; rows, width and
+    // distance of rows in memory
+    {0, "linear_forward", "y", 0, "relu", "net", "[4,16]", 1, 64, 64},
+    {1, "linear_forward", "y", 0, "tanh", "net", "[4,16]", 1, 64, 64},
+    {2, "linear_forward", "y", 0, "linear_3", "net.4", "[4,5]", 1, 20, 20},
+    {3, "cross_entropy_forward", "lse", 1, "loss_lse", "loss", "[4]", 1, 4, 4},
+};
+
+constexpr ResultSpec RESULTS_OF_backward[] = {
+    {0, "cross_entropy_backward", "dlogits", 0, "dlinear_3", "loss", "[4,5]", 1, 20, 20},
+    {1, "linear_backward_input", "dx", 0, "dtanh", "net.4", "[4,16]", 1, 64, 64},
+    {2, "linear_backward_weight", "dweight", 0, "g_net_4", "net.4", "[5,16]", 1, 80, 80},
+    {2, "linear_backward_weight", "dbias", 1, "g_net_4_bias", "net.4", "[5]", 1, 5, 5},
+    {3, "net_tanh_backward", "", 0, "dlinear_2", "net.3", "[4,16]", 1, 64, 64},
+    {4, "linear_backward_input", "dx", 0, "drelu", "net.2", "[4,16]", 1, 64, 64},
+    {5, "linear_backward_weight", "dweight", 0, "g_net_2", "net.2", "[16,16]", 1, 256, 256},
+    {5, "linear_backward_weight", "dbias", 1, "g_net_2_bias", "net.2", "[16]", 1, 16, 16},
+    {6, "net_relu_backward", "", 0, "dlinear", "net.1", "[4,16]", 1, 64, 64},
+    {7, "linear_backward_weight", "dweight", 0, "g_net_0", "net.0", "[16,12]", 1, 192, 192},
+    {7, "linear_backward_weight", "dbias", 1, "g_net_0_bias", "net.0", "[16]", 1, 16, 16},
+};
+
+constexpr FunctionResults RESULTS[] = {
+    // what --numerics looks at: function, modules, results
+    {"forward", {}, RESULTS_OF_forward},
+    {"backward", {}, RESULTS_OF_backward},
+};
+
 }  // namespace
 
 const ProgramSpec PROGRAM = {
@@ -48,4 +77,5 @@ const ProgramSpec PROGRAM = {
     .default_grad_accum = 1,
     .flops_per_micro_step = 11136,
     .providers = {.products = true},
+    .results = RESULTS,
 };

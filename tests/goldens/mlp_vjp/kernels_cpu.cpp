@@ -12,7 +12,7 @@
 #include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
 #include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
 #include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
-#include "device/timed.h"              // what --profile shows of a kernel
+#include "device/timed.h"              // what --profile and --numerics see of a kernel
 
 namespace vec_math = thunder::math;
 
@@ -22,7 +22,7 @@ using namespace thunder;
 //   dlinear_2 = dtanh - dtanh * tanh^2
 // From the graph's Tanh (net.3)
 void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, Stream& stream) {
-    const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, stream);
+    const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, {dlinear_2}, stream);
     constexpr std::int64_t n = 16 * B;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
@@ -36,7 +36,7 @@ void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, 
 //   dlinear = relu > 0 ? drelu : 0
 // From the graph's Relu (net.1)
 void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
-    const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
+    const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, {dlinear}, stream);
     constexpr std::int64_t n = 16 * B;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd

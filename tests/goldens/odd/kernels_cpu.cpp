@@ -12,7 +12,7 @@
 #include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
 #include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
 #include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
-#include "device/timed.h"              // what --profile shows of a kernel
+#include "device/timed.h"              // what --profile and --numerics see of a kernel
 
 namespace vec_math = thunder::math;
 
@@ -33,7 +33,8 @@ using namespace thunder;
 void basins_forward(float* largest, float* added, float* softplus, float* sigmoid, float* cosine, float* sigmoid_2,
     float* cosine_2, const float* gauge, const float* basins_0_period, const float* basins_0_level,
     const float* basins_1_period, const float* basins_1_level, Stream& stream) {
-    const Timed timed("basins_forward", {.bytes = 1832, .flops = 9540}, stream);
+    const Timed timed("basins_forward", {.bytes = 1832, .flops = 9540},
+        {largest, added, softplus, sigmoid, cosine, sigmoid_2, cosine_2}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -84,7 +85,7 @@ void basins_forward(float* largest, float* added, float* softplus, float* sigmoi
 // From the graph's ReduceMax, Div, Add, Abs, Log
 void log_sum_rows(float* largest_2, float* added_3, float* logarithm, float* total_2, const float* added,
     const float* softplus, Stream& stream) {
-    const Timed timed("log_sum_rows", {.bytes = 1008, .flops = 1860}, stream);
+    const Timed timed("log_sum_rows", {.bytes = 1008, .flops = 1860}, {largest_2, added_3, logarithm, total_2}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -117,7 +118,7 @@ void log_sum_rows(float* largest_2, float* added_3, float* logarithm, float* tot
 //   where chosen = logarithmᵀ * shore_slope > 0.5 ? logarithmᵀ * shore_slope : 1 / logarithmᵀ
 // From the graph's Mul, Greater, Reciprocal, Where, Cos, ReduceSum
 void shore_forward(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
-    const Timed timed("shore_forward", {.bytes = 744, .flops = 1740}, stream);
+    const Timed timed("shore_forward", {.bytes = 744, .flops = 1740}, {total, sine}, stream);
     constexpr std::int64_t rows = 10, width = 6;
     column_reduction(
         rows, width, stream,
@@ -148,7 +149,7 @@ void shore_forward(float* total, float* sine, const float* logarithm, const floa
 //   where log_sum_exp = log(sum(exp(total - most))) + most
 // From the graph's ReduceLogSumExp
 void loss_forward_backward(float* loss_sum, float* dtotal, const float* total, const float* dloss, Stream& stream) {
-    const Timed timed("loss_forward_backward", {.bytes = 60, .flops = 202}, stream);
+    const Timed timed("loss_forward_backward", {.bytes = 60, .flops = 202}, {loss_sum, dtotal}, stream);
     constexpr std::int64_t width = 6;
     const float dloss_value = dloss[0];
     const float loss_sum_before = loss_sum[0];
@@ -181,7 +182,8 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
     float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
     const float* shore_slope, const float* added_3, const float* softplus, const float* largest_2, const float* added,
     const float* sigmoid, const float* cosine, const float* basins_1_period, WriteMode mode, Stream& stream) {
-    const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3288, .flops = 3130}, stream);
+    const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3288, .flops = 3130},
+        {dshore_slope, dadded_2, dbasins_1_level_terms, dadded_part_2, dbasins_1_period}, stream);
     {
         // dshore_slope
         constexpr std::int64_t rows = 10, width = 6;
@@ -271,7 +273,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
 // From the graph's Sub
 void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms, WriteMode mode,
     Stream& stream) {
-    const Timed timed("basins_1_level_gradient", {.bytes = 288, .flops = 72}, stream);
+    const Timed timed("basins_1_level_gradient", {.bytes = 288, .flops = 72}, {dbasins_1_level}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     const bool overwrite = mode == WriteMode::overwrite;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
@@ -296,7 +298,8 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
     const float* largest_2, const float* dadded_2, const float* total_2, const float* added, const float* dadded_part_2,
     const float* largest, const float* sigmoid_2, const float* cosine_2, const float* gauge, WriteMode mode,
     Stream& stream) {
-    const Timed timed("basins_0_level_gradient", {.bytes = 2040, .flops = 1398}, stream);
+    const Timed timed("basins_0_level_gradient", {.bytes = 2040, .flops = 1398},
+        {dbasins_0_level, dbasins_0_period_terms}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     const bool overwrite = mode == WriteMode::overwrite;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
@@ -339,7 +342,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_ter
 // From the graph's Mul
 void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms, WriteMode mode,
     Stream& stream) {
-    const Timed timed("basins_0_period_gradient", {.bytes = 320, .flops = 70}, stream);
+    const Timed timed("basins_0_period_gradient", {.bytes = 320, .flops = 70}, {dbasins_0_period}, stream);
     constexpr std::int64_t n = 10;
     const bool overwrite = mode == WriteMode::overwrite;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {

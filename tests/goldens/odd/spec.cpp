@@ -26,6 +26,43 @@ constexpr InputSpec INPUTS[] = {
     {"gauge", DType::f32, SHAPE_6_10, 0, 240, true, -1, 0, ""},
 };
 
+constexpr ResultSpec RESULTS_OF_forward[] = {
+    // which call, its name; field or number of the result; what the text calls it; module; shape; rows, width and
+    // distance of rows in memory
+    {0, "basins_forward", "", 0, "largest", "", "[6,1]", 1, 6, 6},
+    {0, "basins_forward", "", 1, "added", "", "[6,10]", 1, 60, 60},
+    {0, "basins_forward", "", 2, "softplus", "", "[6,10]", 1, 60, 60},
+    {0, "basins_forward", "", 3, "sigmoid", "", "[6,10]", 1, 60, 60},
+    {0, "basins_forward", "", 4, "cosine", "", "[6,10]", 1, 60, 60},
+    {0, "basins_forward", "", 5, "sigmoid_2", "", "[6,10]", 1, 60, 60},
+    {0, "basins_forward", "", 6, "cosine_2", "", "[6,10]", 1, 60, 60},
+    {1, "log_sum_rows", "", 0, "largest_2", "", "[6,1]", 1, 6, 6},
+    {1, "log_sum_rows", "", 1, "added_3", "", "[6,10]", 1, 60, 60},
+    {1, "log_sum_rows", "", 2, "logarithm", "", "[6,10]", 1, 60, 60},
+    {1, "log_sum_rows", "", 3, "total_2", "", "[6,1]", 1, 6, 6},
+    {2, "shore_forward", "", 0, "total", "", "[6]", 1, 6, 6},
+    {2, "shore_forward", "", 1, "sine", "", "[10,6]", 1, 60, 60},
+    {3, "loss_forward_backward", "", 1, "dtotal", "", "[6]", 1, 6, 6},
+};
+
+constexpr ResultSpec RESULTS_OF_backward[] = {
+    {0, "shore_slope_and_basins_1_period_gradients", "", 0, "g_shore_slope", "", "[10,6]", 1, 60, 60},
+    {0, "shore_slope_and_basins_1_period_gradients", "", 1, "dadded_2", "", "[6,10]", 1, 60, 60},
+    {0, "shore_slope_and_basins_1_period_gradients", "", 2, "dbasins_1_level_terms", "", "[6,10]", 1, 60, 60},
+    {0, "shore_slope_and_basins_1_period_gradients", "", 3, "dadded_part_2", "", "[6,10]", 1, 60, 60},
+    {0, "shore_slope_and_basins_1_period_gradients", "", 4, "g_basins_1_period", "", "[10]", 1, 10, 10},
+    {1, "basins_1_level_gradient", "", 0, "g_basins_1_level", "", "[6,1]", 1, 6, 6},
+    {2, "basins_0_level_gradient", "", 0, "g_basins_0_level", "", "[6,1]", 1, 6, 6},
+    {2, "basins_0_level_gradient", "", 1, "dbasins_0_period_terms", "", "[6,10]", 1, 60, 60},
+    {3, "basins_0_period_gradient", "", 0, "g_basins_0_period", "", "[10]", 1, 10, 10},
+};
+
+constexpr FunctionResults RESULTS[] = {
+    // what --numerics looks at: function, modules, results
+    {"forward", {}, RESULTS_OF_forward},
+    {"backward", {}, RESULTS_OF_backward},
+};
+
 }  // namespace
 
 const ProgramSpec PROGRAM = {
@@ -41,4 +78,5 @@ const ProgramSpec PROGRAM = {
     .loss = Loss::average,
     .default_grad_accum = 1,
     .flops_per_micro_step = 0,
+    .results = RESULTS,
 };

@@ -108,7 +108,7 @@ TEST_F(ProfilerTest, RuntimeCallsSayWhatTheyMoveAndCompute) {
 TEST(Profiler, NothingIsTimedUnasked) {
     Device device(1);
     Stream stream(device);
-    EXPECT_EQ(device.profiler(), nullptr);
+    EXPECT_EQ(device.observer(), nullptr);
     { const Timed timed("call", {}, stream); }
     EXPECT_EQ(device.profile_report(), "");
 }

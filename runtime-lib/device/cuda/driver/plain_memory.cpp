@@ -17,7 +17,7 @@ bool is_of_gpu(const void* p) {
 
 // What a profile calls a copy: weights that begin a run come from the host, which is no part of a step.
 const char* name_of_copy(const void* dst, const void* src, const Stream& stream) {
-    if (stream.device().profiler() == nullptr) return "copy";
+    if (stream.device().observer() == nullptr) return "copy";
     return !is_of_gpu(src) ? "copy_from_host" : !is_of_gpu(dst) ? "copy_to_host" : "copy";
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "device/call_observer.h"
 #include "device/check_cpu.h"
 #include "device/cuda/driver/call.h"
 #include "device/cuda/driver/native.h"
@@ -118,6 +119,7 @@ Device::Device(const DeviceOptions& options)
     auto profiler = options_.profile ? std::make_unique<EventProfiler>(roof_of(native->gpu.name)) : nullptr;
     native_ = native.release();
     profiler_ = profiler.release();
+    observe(nullptr);
 }
 
 Device::Device(int threads)
@@ -264,15 +266,16 @@ Graph::~Graph() {
     delete native_;
 }
 
+// Whoever looks on at calls sees them when they are issued.
 bool Graph::replay(Stream& stream) {
-    if (native_->executable == nullptr) return false;
+    if (native_->executable == nullptr || stream.device().observer() != nullptr) return false;
     check(cudaGraphLaunch(native_->executable, stream_of(stream)), "cudaGraphLaunch");
     return true;
 }
 
 bool Graph::begin(Stream& stream) {
     const DeviceOptions& options = stream.device().options();
-    if (!options.graphs || options.profile || native_->runs++ == 0) return false;
+    if (!options.graphs || stream.device().observer() != nullptr || native_->runs++ == 0) return false;
     check(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     stream.native()->capturing = true;
     return true;
@@ -291,16 +294,17 @@ void Graph::end(Stream& stream) {
 
 // ---- names for profilers -------------------------------------------------------------------------------------------
 
+Range::Range([[maybe_unused]] const char* name) {
 #ifdef THUNDER_NVTX
-Range::Range(const char* name) {
     nvtxRangePushA(name);
+#endif
+    if (range_observer != nullptr) range_observer->begin_range(name);
 }
 Range::~Range() {
+    if (range_observer != nullptr) range_observer->end_range();
+#ifdef THUNDER_NVTX
     nvtxRangePop();
-}
-#else
-Range::Range(const char*) {}
-Range::~Range() = default;
 #endif
+}
 
 }  // namespace thunder

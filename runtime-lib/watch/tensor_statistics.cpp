@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "watch/tensor_statistics.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "device/cpu/narrow.h"
+#include "device/fp8.h"
+#include "device/parallel.h"
+
+namespace thunder {
+
+namespace {
+
+// By bits: where subnormal numbers count as 0 in arithmetic, they would in comparisons.
+std::uint32_t magnitude_bits(float x) {
+    return std::bit_cast<std::uint32_t>(x) & 0x7fffffffU;
+}
+constexpr std::uint32_t infinite = 0x7f800000U;
+
+std::uint32_t least_normal_bits(DType dtype) {
+    const int exponent = dtype_least_exponents[static_cast<std::size_t>(dtype)];
+    return static_cast<std::uint32_t>(exponent + 127) << 23;
+}
+
+// Magnitudes from these bits on are too large for the type: what is quantised becomes its largest number instead.
+std::uint32_t overflow_bits(DType dtype) {
+    if (dtype == DType::e4m3) return magnitude_bits(to_float(to_e4m3(0x1p100F, Overflow::saturate)));
+    if (dtype == DType::e5m2) return magnitude_bits(to_float(to_e5m2(0x1p100F, Overflow::saturate)));
+    return infinite;
+}
+
+// A subnormal number of f32 as it is, whatever the processor's mode.
+double number_of(std::uint32_t magnitude) {
+    if (magnitude >= 0x00800000U) return static_cast<double>(std::bit_cast<float>(magnitude));
+    return static_cast<double>(magnitude) * 0x1p-149;
+}
+
+template <typename T>
+TensorStatistics statistics(const T* data, DType dtype, std::int64_t first, std::int64_t end, std::int64_t width,
+                            std::int64_t ld, double divided_by) {
+    const std::uint32_t normal = least_normal_bits(dtype), overflow = overflow_bits(dtype);
+    TensorStatistics out;
+    out.elements = end - first;
+    std::int64_t row = first / width, column = first % width;
+    for (std::int64_t k = first; k < end; ++k) {
+        const float x = to_float(data[row * ld + column]);
+        if (++column == width) {
+            ++row;
+            column = 0;
+        }
+        const std::uint32_t magnitude = magnitude_bits(x);
+        if (magnitude == 0) {
+            ++out.zeros;
+            continue;
+        }
+        if (magnitude > infinite) {
+            ++out.nans;
+            continue;
+        }
+        out.overflow += magnitude >= overflow ? 1 : 0;
+        if (magnitude == infinite) continue;
+        out.underflow += magnitude < normal ? 1 : 0;
+        const double number = number_of(magnitude) / divided_by;
+        out.amax = std::max(out.amax, number);
+        out.least = out.least == 0 ? number : std::min(out.least, number);
+        out.sum_of_squares += number * number;
+    }
+    return out;
+}
+
+// Calls body(elements of their type).
+template <typename Body>
+bool with_type(const void* data, DType dtype, Body&& body) {
+    switch (dtype) {
+        case DType::f32: return body(static_cast<const float*>(data)), true;
+        case DType::bf16: return body(static_cast<const bf16*>(data)), true;
+        case DType::f16: return body(static_cast<const f16*>(data)), true;
+        case DType::e4m3: return body(static_cast<const e4m3*>(data)), true;
+        case DType::e5m2: return body(static_cast<const e5m2*>(data)), true;
+        default: return false;
+    }
+}
+
+}  // namespace
+
+void TensorStatistics::add(const TensorStatistics& other) {
+    elements += other.elements;
+    zeros += other.zeros;
+    underflow += other.underflow;
+    overflow += other.overflow;
+    nans += other.nans;
+    amax = std::max(amax, other.amax);
+    if (other.least > 0) least = least == 0 ? other.least : std::min(least, other.least);
+    sum_of_squares += other.sum_of_squares;
+}
+
+double TensorStatistics::mean_square() const {
+    return elements > 0 ? sum_of_squares / static_cast<double>(elements) : 0;
+}
+
+bool has_statistics(DType dtype) {
+    return with_type(nullptr, dtype, [](auto*) {});
+}
+
+TensorStatistics statistics_of(const void* data, DType dtype, std::int64_t rows, std::int64_t width, std::int64_t ld,
+                               double divided_by) {
+    constexpr std::int64_t piece = 65536;  // elements; sums of pieces are added in their order
+    const std::int64_t count = rows * width, pieces = (count + piece - 1) / piece;
+    std::vector<TensorStatistics> parts(static_cast<std::size_t>(pieces));
+    with_type(data, dtype, [&](auto* elements) {
+        parallel_for(pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t k = begin; k < end; ++k)
+                parts[static_cast<std::size_t>(k)] =
+                    statistics(elements, dtype, k * piece, std::min(count, (k + 1) * piece), width, ld, divided_by);
+        });
+    });
+    TensorStatistics out;
+    for (const TensorStatistics& part : parts) out.add(part);
+    return out;
+}
+
+}  // namespace thunder

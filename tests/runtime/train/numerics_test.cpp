@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+// --numerics: what is counted of a tensor beside a naive count, the noise of calls beside values that say what it is,
+// which call's results get which name, and a whole run's lines beside its log and its gradients.
+#include "watch/numerics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "device/cpu/narrow.h"
+#include "device/describe.h"
+#include "device/fp8.h"
+#include "device/team.h"
+#include "program_test.h"
+
+namespace thunder {
+namespace numerics_test {
+
+constexpr float infinity = std::numeric_limits<float>::infinity(), none = std::numeric_limits<float>::quiet_NaN();
+
+// ---- a tensor -------------------------------------------------------------------------------------------------------
+
+// One loop over values in double, by what types of floating point are (digits, exponents), not by bits.
+TensorStatistics counted(const std::vector<double>& values, double least_normal, double too_large) {
+    TensorStatistics out;
+    for (const double x : values) {
+        ++out.elements;
+        const double magnitude = std::fabs(x);
+        if (std::isnan(x)) ++out.nans;
+        if (x == 0) ++out.zeros;
+        if (magnitude > 0 && magnitude < least_normal) ++out.underflow;
+        if (magnitude >= too_large) ++out.overflow;
+        if (!std::isfinite(x) || x == 0) continue;
+        out.amax = std::max(out.amax, magnitude);
+        out.least = out.least == 0 ? magnitude : std::min(out.least, magnitude);
+        out.sum_of_squares += x * x;
+    }
+    return out;
+}
+
+void expect_same(const TensorStatistics& found, const TensorStatistics& wanted) {
+    EXPECT_EQ(found.elements, wanted.elements);
+    EXPECT_EQ(found.zeros, wanted.zeros);
+    EXPECT_EQ(found.underflow, wanted.underflow);
+    EXPECT_EQ(found.overflow, wanted.overflow);
+    EXPECT_EQ(found.nans, wanted.nans);
+    EXPECT_EQ(found.amax, wanted.amax);
+    EXPECT_EQ(found.least, wanted.least);
+    // Both add up in double, in another order.
+    EXPECT_NEAR(found.sum_of_squares, wanted.sum_of_squares, 1e-12 * wanted.sum_of_squares);
+}
+
+// Each type with numbers at its edges planted among others, in more elements than one piece has.
+template <typename T, typename Narrow>
+void expect_counted(DType dtype, double least_normal, double too_large, const std::vector<float>& planted,
+                    Narrow narrow) {
+    std::mt19937 random(5);
+    std::vector<T> stored;
+    std::vector<double> values;
+    for (int k = 0; k < 200000; ++k) {
+        const float x = k % 1000 < static_cast<int>(planted.size())
+                            ? planted[static_cast<std::size_t>(k % 1000)]
+                            : std::ldexp(static_cast<float>(random() % 2000) - 1000.0F, -10);
+        stored.push_back(narrow(x));
+        values.push_back(static_cast<double>(to_float(stored.back())));
+    }
+    const auto n = static_cast<std::int64_t>(stored.size());
+    const TensorStatistics wanted = counted(values, least_normal, too_large);
+    EXPECT_GT(wanted.zeros, 0);
+    EXPECT_GT(wanted.underflow, 0);
+    EXPECT_GT(wanted.overflow, 0);
+    EXPECT_GT(wanted.nans, 0);
+    const TensorStatistics found = statistics_of(stored.data(), dtype, 1, n, n);
+    expect_same(found, wanted);
+    set_team_size(1);
+    const TensorStatistics alone = statistics_of(stored.data(), dtype, 1, n, n);
+    set_team_size(3);
+    EXPECT_EQ(statistics_of(stored.data(), dtype, 1, n, n).sum_of_squares, alone.sum_of_squares);
+    set_team_size(2);
+}
+
+TEST(TensorStatistics, AreThoseOfANaiveCount) {
+    const auto f32 = [](float x) { return x; };
+    expect_counted<float>(DType::f32, 0x1p-126, infinity, {0, 0x1p-126F, 0x1p-127F, 0x1p-149F, infinity, none}, f32);
+    expect_counted<bf16>(DType::bf16, 0x1p-126, infinity, {-0.0F, 0x1p-126F, 0x1p-130F, -infinity, none, 3e38F},
+                         [](float x) { return to_bf16(x); });
+    expect_counted<f16>(DType::f16, 0x1p-14, infinity, {0x1p-14F, 0x1p-15F, -0x1p-24F, 1e6F, none, 65504},
+                        [](float x) { return to_f16(x); });
+    expect_counted<e4m3>(DType::e4m3, 0x1p-6, 448, {447, -1000, 0x1p-9F, none, 416},
+                         [](float x) { return quantised<e4m3>(x); });
+    expect_counted<e5m2>(DType::e5m2, 0x1p-14, 57344, {1e9F, 49152, 0x1p-16F, none, infinity},
+                         [](float x) { return quantised<e5m2>(x); });
+}
+
+TEST(TensorStatistics, OfRowsLeaveOutWhatLiesBetween) {
+    std::vector<float> memory(7 * 10, none);
+    std::vector<double> values;
+    for (int row = 0; row < 7; ++row)
+        for (int column = 0; column < 4; ++column) {
+            memory[static_cast<std::size_t>(row * 10 + column)] = static_cast<float>(row - column);
+            values.push_back(row - column);
+        }
+    expect_same(statistics_of(memory.data(), DType::f32, 7, 4, 10), counted(values, 0x1p-126, infinity));
+}
+
+TEST(TensorStatistics, OfAScaledLossAreDividedByTheScale) {
+    const std::vector<float> scaled = {1024, -2048};
+    const TensorStatistics s = statistics_of(scaled.data(), DType::f32, 1, 2, 2, 1024);
+    EXPECT_EQ(s.amax, 2);
+    EXPECT_EQ(s.least, 1);
+    EXPECT_EQ(s.sum_of_squares, 5);
+}
+
+TEST(TensorStatistics, OfNothingAreNone) {
+    EXPECT_EQ(statistics_of(nullptr, DType::f32, 0, 4, 4).mean_square(), 0);
+    EXPECT_FALSE(has_statistics(DType::i64));
+    EXPECT_FALSE(has_statistics(DType::boolean));
+    EXPECT_FALSE(has_statistics(DType::e8m0));
+}
+
+TEST(Numerics, ALayerIsWhatHasANumber) {
+    EXPECT_EQ(layer_of("model.layers.3.mlp.up_proj.weight"), "model.layers.3");
+    EXPECT_EQ(layer_of("model.norm.weight"), "model.norm");
+    EXPECT_EQ(layer_of("0.weight"), "0");
+    EXPECT_EQ(layer_of("scale"), "scale");
+}
+
+// ---- noise ----------------------------------------------------------------------------------------------------------
+
+TEST(Numerics, NoiseIsTakenInDecibels) {
+    const std::vector<double> exact = {3, 4};
+    EXPECT_NEAR(*signal_to_noise(exact, std::vector<double>{3, 4.5}), 20, 1e-12);  // 25 beside 0.25
+    EXPECT_EQ(*signal_to_noise(exact, exact), std::numeric_limits<double>::infinity());
+    EXPECT_FALSE(signal_to_noise(std::vector<double>{0, 0}, std::vector<double>{0, 1}));
+}
+
+struct Products : testing::Test {
+    static constexpr std::int64_t rows = 5, in = 7, out = 6;
+    std::vector<float> x, weight, dy, bias, residual;
+    Device device{2};
+    Stream stream{device};
+
+    Products() {
+        std::mt19937 random(3);
+        const auto fill = [&](std::vector<float>& v, std::int64_t n) {
+            for (std::int64_t k = 0; k < n; ++k) v.push_back(static_cast<float>(random() % 1000) / 500 - 1);
+        };
+        fill(x, rows * in);
+        fill(weight, out * in);
+        fill(dy, rows * out);
+        fill(bias, out);
+        fill(residual, rows * out);
+    }
+
+    // Of the call's result in f32, whose sums of 7 products are off by some units of 2^-24: what is computed again,
+    // which is another computation by another rule of where elements lie.
+    template <typename Call>
+    static void expect_as_computed(const Call& call, const std::vector<float>& result, const Recomputation& again) {
+        static_cast<void>(call);
+        std::vector<const void*> operands;
+        for (const auto& operand : again.operands) operands.push_back(operand.tensor ? operand.tensor.data : nullptr);
+        for (std::int64_t row = 0; row < again.rows; ++row)
+            for (std::int64_t column = 0; column < again.columns; ++column) {
+                const float found = result[static_cast<std::size_t>(row * again.ld + column)];
+                EXPECT_NEAR(again.element(operands, row, column), found, 1e-5) << row << ", " << column;
+            }
+    }
+};
+
+TEST_F(Products, AreComputedAgainElementByElement) {
+    for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
+                                        Activation::silu, Activation::tanh}) {
+        std::vector<float> y(rows * out);
+        const LinearForward call{.y = y.data(),
+                                 .x = x.data(),
+                                 .weight = weight.data(),
+                                 .bias = bias.data(),
+                                 .residual = residual.data(),
+                                 .activation = activation,
+                                 .rows = rows,
+                                 .in = in,
+                                 .out = out};
+        linear_forward(call, stream);
+        expect_as_computed(call, y, *recomputation_of(call));
+    }
+    for (const WriteMode mode : {WriteMode::overwrite, WriteMode::add}) {
+        std::vector<float> dx(rows * in, 2), dweight(out * in, 3);
+        std::vector<float> before = dx;
+        const LinearBackwardInput input{.dx = dx.data(),
+                                        .dy = dy.data(),
+                                        .weight = weight.data(),
+                                        .mode = mode,
+                                        .rows = rows,
+                                        .in = in,
+                                        .out = out};
+        Recomputation again = *recomputation_of(input);
+        linear_backward_input(input, stream);
+        if (mode == WriteMode::add) again.operands[3].tensor = before.data();
+        expect_as_computed(input, dx, again);
+
+        before = dweight;
+        const LinearBackwardWeight gradient{.dweight = dweight.data(),
+                                            .dy = dy.data(),
+                                            .x = x.data(),
+                                            .mode = mode,
+                                            .rows = rows,
+                                            .in = in,
+                                            .out = out};
+        again = *recomputation_of(gradient);
+        linear_backward_weight(gradient, stream);
+        if (mode == WriteMode::add) again.operands[2].tensor = before.data();
+        expect_as_computed(gradient, dweight, again);
+    }
+    for (const bool transpose_a : {false, true})
+        for (const bool transpose_b : {false, true}) {
+            std::vector<float> c(2 * 3 * 4);
+            const Matmul call{.c = c.data(),
+                              .a = x.data(),
+                              .b = weight.data(),
+                              .transpose_a = transpose_a,
+                              .transpose_b = transpose_b,
+                              .batch = 2,
+                              .m = 3,
+                              .n = 4,
+                              .k = 5,
+                              .stride_a = 15,
+                              .stride_b = 20,
+                              .stride_c = 12};
+            matmul(call, stream);
+            expect_as_computed(call, c, *recomputation_of(call));
+        }
+}
+
+// ---- calls ----------------------------------------------------------------------------------------------------------
+
+// Two calls of one name in a block that runs for two layers, and a kernel.
+constexpr std::string_view modules[] = {"layers.0", "layers.1"};
+constexpr ResultSpec of_block[] = {
+    {0, "linear_forward", "y", 0, "up", "mlp", "[2,3]", 1, 6, 6},
+    {1, "linear_forward", "y", 0, "down", "mlp", "[2,3]", 1, 6, 6},
+};
+constexpr ResultSpec of_forward[] = {{0, "kernel", "", 1, "second", "", "[2]", 1, 2, 2}};
+constexpr FunctionResults results[] = {{"block", modules, of_block}, {"forward", {}, of_forward}};
+
+struct Calls : InFolder {
+    ProgramSpec program = {};
+    Options options;
+    Device device{2};
+    Stream stream{device};
+
+    Calls() { program.results = results; }
+
+    std::vector<nlohmann::json> lines() const {
+        std::vector<nlohmann::json> out;
+        std::istringstream text(read_file(path("n.jsonl")));
+        for (std::string line; std::getline(text, line);) out.push_back(nlohmann::json::parse(line));
+        return out;
+    }
+
+    // A micro-step; both products are written to one buffer.
+    void micro_step() {
+        const std::vector<bf16> x(2 * 4, to_bf16(1.25F)), weight(3 * 4, to_bf16(1.0078125F));
+        std::vector<bf16> y(6);
+        const Range forward("forward");
+        for (int layer = 0; layer < 2; ++layer) {
+            const Range block("block");
+            const LinearForward call{
+                .y = y.data(), .x = x.data(), .weight = weight.data(), .rows = 2, .in = 4, .out = 3};
+            linear_forward(call, stream);
+            std::fill(y.begin(), y.end(), to_bf16(0));
+            linear_forward(call, stream);
+            for (bf16& element : y) element = to_bf16(static_cast<float>(layer) + 1);
+        }
+        std::vector<float> first(2, 9), second(2);
+        const Timed timed("kernel", {}, {first.data(), second.data()}, stream);
+        second = {0.5F, -2};
+    }
+};
+
+TEST_F(Calls, AreSeenWhenTheyHaveWritten) {
+    options.numerics = path("n.jsonl");
+    options.numerics_every = 2;
+    options.numerics_tensors = "layers.1.up$";
+    Numerics numerics(program, options, true);
+    numerics.open(0);
+    for (std::int64_t step = 0; step < 4; ++step) {
+        for (std::int64_t micro = 0; micro < 2; ++micro) {
+            numerics.begin_micro_step(step, micro, stream);
+            EXPECT_EQ(device.observer() != nullptr, step % 2 == 0 && micro == 0);
+            micro_step();
+        }
+        numerics.begin_micro_step(step, 2, stream);
+    }
+    const std::vector<nlohmann::json> all = lines();
+    ASSERT_EQ(all.size(), 10U);  // five of each step that is due
+    const char* names[] = {"layers.0.up", "layers.0.down", "layers.1.up", "layers.1.down", "second"};
+    for (std::size_t k = 0; k < 10; ++k) {
+        EXPECT_EQ(all[k].at("tensor"), names[k % 5]);
+        EXPECT_EQ(all[k].at("step"), k < 5 ? 0 : 2);
+        if (k % 5 == 4) continue;
+        // 4 * 1.25 * 1.0078125 is 5.0390625, which bf16 has as 5.03125 (its units there are 2^-5).
+        EXPECT_EQ(all[k].at("amax"), 5.03125);
+        EXPECT_EQ(all[k].at("dtype"), "bf16");
+        EXPECT_EQ(all[k].contains("snr_db"), k % 5 == 2);
+    }
+    EXPECT_NEAR(all[2].at("snr_db").get<double>(), 20 * std::log10(5.0390625 / 0.0078125), 1e-6);
+    EXPECT_EQ(all[4].at("amax"), 2);
+    EXPECT_EQ(all[4].at("least"), 0.5);
+    EXPECT_EQ(all[4].at("function"), "forward");
+}
+
+TEST_F(Calls, OfCodesHaveTheirScaleAndTheirNoise) {
+    constexpr ResultSpec quantised_results[] = {{0, "fp8_quantise", "q", 0, "codes", "mlp", "[1,4]", 1, 4, 4}};
+    const FunctionResults functions[] = {{"forward", {}, quantised_results}};
+    program.results = functions;
+    options.numerics = path("n.jsonl");
+    options.numerics_tensors = "codes";
+    Numerics numerics(program, options, true);
+    numerics.open(0);
+    numerics.begin_micro_step(0, 0, stream);
+    // By a scale of 64, 1 is 64, and 1 + 2^-4 is 68: halfway between 64 and 72, to even; 10 is too large: 448 / 64
+    // is 7.
+    const std::vector<float> x = {1, 1.0625F, 10, 0x1p-14F};
+    const float scale = 64;
+    float inverse = 0;
+    std::vector<e4m3> codes(4);
+    {
+        const Range range("forward");
+        fp8_quantise({.q = codes.data(), .inverse = &inverse, .x = x.data(), .scale = &scale, .rows = 1, .width = 4},
+                     stream);
+    }
+    const auto all = lines();
+    ASSERT_EQ(all.size(), 1U);
+    EXPECT_EQ(all[0].at("scale"), 64);
+    EXPECT_EQ(all[0].at("overflow"), 0.25);
+    // 2^-14 is 2^-8, below the least normal code, 2^-6, and a multiple of the least one, 2^-9.
+    EXPECT_EQ(all[0].at("underflow"), 0.25);
+    EXPECT_EQ(all[0].at("zeros"), 0);
+    EXPECT_EQ(all[0].at("least"), 0x1p-8);
+    const double signal = 1 + 1.0625 * 1.0625 + 100 + 0x1p-28, noise = 0.0625 * 0.0625 + 9;
+    EXPECT_NEAR(all[0].at("snr_db").get<double>(), 10 * std::log10(signal / noise), 1e-6);
+}
+
+// An edited program: a call that the table does not have is left out, and those behind it keep their names.
+TEST_F(Calls, ThatTheProgramDoesNotNameAreLeftOut) {
+    options.numerics = path("n.jsonl");
+    Numerics numerics(program, options, true);
+    numerics.open(0);
+    numerics.begin_micro_step(0, 0, stream);
+    std::vector<float> first(2, 1), second(2, 3);
+    {
+        const Range range("forward");
+        { const Timed timed("another", {}, {first.data()}, stream); }
+        { const Timed timed("kernel", {}, {first.data(), second.data()}, stream); }
+        const Range unknown("unknown");
+        { const Timed timed("kernel", {}, {first.data(), second.data()}, stream); }
+    }
+    ASSERT_EQ(lines().size(), 1U);
+    EXPECT_EQ(lines()[0].at("amax"), 3);
+}
+
+// ---- a run ----------------------------------------------------------------------------------------------------------
+
+class NumericsOfARun : public ProgramTest {};
+
+TEST_F(NumericsOfARun, HaveTheNormsOfItsGradients) {
+    write_feed("feed.safetensors", 3, 4);
+    const std::string flags = "--feed feed.safetensors --quiet --steps 5 --lr 0.1 --seed 4 ";
+    expect_success(run("words_train", flags + "--log plain.jsonl"));
+    expect_success(run("words_train", flags + "--log log.jsonl --numerics n.jsonl --numerics-every 2 "
+                                              "--dump-gradients g.safetensors"));
+    EXPECT_EQ(without_times(read_file(path("log.jsonl"))), without_times(read_file(path("plain.jsonl"))));
+    const auto log = read_log("log.jsonl"), lines = read_log("n.jsonl");
+    for (const int step : {0, 2, 4}) {
+        double of_parameters = 0, of_layers = 0;
+        int parameters = 0;
+        for (const auto& line : lines) {
+            if (line.at("step") != step) continue;
+            const double norm = line.at("norm");
+            (line.contains("gradient") ? of_parameters : of_layers) += norm * norm;
+            parameters += line.contains("gradient") ? 1 : 0;
+            if (step > 0 || !line.contains("gradient")) continue;
+            const std::vector<float> dumped = read_floats(path("g.safetensors"), line.at("gradient"));
+            double squares = 0;
+            for (const float x : dumped) squares += static_cast<double>(x) * static_cast<double>(x);
+            EXPECT_NEAR(norm, std::sqrt(squares), 1e-8 * norm) << line;  // nine digits are written
+        }
+        EXPECT_EQ(parameters, 4);  // the frozen one has none
+        const double logged = log[static_cast<std::size_t>(step)].at("grad_norm");
+        // The log's is added up in f32.
+        EXPECT_NEAR(std::sqrt(of_parameters), logged, 1e-6 * logged);
+        EXPECT_NEAR(of_layers, of_parameters, 1e-7 * of_parameters);
+    }
+    for (const auto& line : lines) EXPECT_EQ(line.at("step").get<int>() % 2, 0);
+}
+
+TEST_F(NumericsOfARun, GoOnBehindTheCheckpoint) {
+    write_feed("feed.safetensors", 3, 4);
+    const std::string flags =
+        "--feed feed.safetensors --quiet --lr 0.1 --seed 4 --schedule constant --numerics-every 1 ";
+    expect_success(run("words_train", flags + "--steps 6 --numerics whole.jsonl"));
+    expect_success(
+        run("words_train", flags + "--steps 4 --numerics n.jsonl --checkpoint c --checkpoint-every 2 --keep 3"));
+    std::filesystem::remove_all(path("c/step-00000004"));
+    expect_success(run("words_train", flags + "--steps 6 --numerics n.jsonl --checkpoint c --resume"));
+    EXPECT_EQ(read_file(path("n.jsonl")), read_file(path("whole.jsonl")));
+}
+
+TEST_F(NumericsOfARun, AskForWhatGoesTogether) {
+    write_feed("feed.safetensors", 1, 4);
+    const auto refused = [&](const std::string& flags) {
+        const Outcome outcome = run("words_train", "--feed feed.safetensors " + flags);
+        EXPECT_EQ(outcome.status, 2) << outcome.err;
+        return outcome.err;
+    };
+    EXPECT_EQ(refused("--numerics-every 3"),
+              "error: --numerics-every is about --numerics, which is not given\n"
+              "help: add --numerics FILE, or leave it away\n");
+    EXPECT_EQ(refused("--numerics n.jsonl --profile"),
+              "error: --numerics looks at each call, and --profile would time that too\n"
+              "help: leave one of them away\n");
+    EXPECT_NE(refused("--numerics n.jsonl --numerics-tensors '('").find("a regular expression"), std::string::npos);
+    EXPECT_NE(refused("--numerics feed.safetensors").find("are one file"), std::string::npos);
+}
+
+}  // namespace numerics_test
+}  // namespace thunder
