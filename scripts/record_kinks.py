@@ -114,6 +114,11 @@ CASES = [
     case("logit", "torch.logit(x, eps=0.25)", [[0.25, 0.75, 0.0, 1.0, 0.5]]),
     case("linear", "torch.relu(F.linear(x, y))", [[[0.0, 0.0], [1.0, 2.0]], [[1.0, 1.0], [0.0, 0.0], [2.0, -1.0]]], "linear", "relu of 0",
          [X, Y], dict(activation="relu")),
+    case("convolution", "torch.relu(F.conv1d(x, y))", [[[[0.0, 0.0]], [[1.0, 2.0]]], [[[1.0, 1.0]], [[0.0, 0.0]], [[2.0, -1.0]]]], "convolution", "relu of 0",
+         [X, Y], dict(activation="relu", strides=[1], dilations=[1], before=[0], groups=1, steps=[1])),
+    case("convolution_turned_round", "torch.relu(F.conv_transpose1d(x, y))", [[[[0.0], [0.0]], [[1.0], [2.0]]], [[[1.0, 2.0]], [[-0.5, -1.0]]]],
+         "convolution_backward_input", "relu of 0",
+         [X, Y], dict(activation="relu", strides=[1], dilations=[1], before=[0], groups=1, image=[2])),
     # ---- logarithms and powers
     case("log1p", "torch.log1p(x)", [[-1.0, 0.0, 1.0]]),
     case("log2", "torch.log2(x)", [[0.0, 1.0]]),

@@ -262,7 +262,7 @@ class ShareFinder {
             return kind(differ.size() == op.operands.size() || all == Kind::mean ? all : Kind::other);
         // Quotients of integers are cut off.
         const bool exact = is_float(to) || def.combines == Reduction::product;
-        const bool linear = exact && differ.size() == 1 &&
+        const bool linear = exact && differ.size() == 1 && !has_epilogue(op) &&
                             std::find(def.linear_in.begin(), def.linear_in.end(), differ[0]) != def.linear_in.end();
         return kind(linear ? all : Kind::other);
     }

@@ -269,11 +269,16 @@ struct OpDef {
                                     // the first that leaves the second
     bool involution = false;        // twice, it gives the operand back
     Combination combination;        // the result is this one of the operands
-    // Operands of floating point in which the first result is linear, each by itself, the others being what they are.
+    // Operands of floating point in which the first result is linear, each by itself, the others being what they are;
+    // where the op has no epilogue.
     std::vector<std::size_t> linear_in;
     std::optional<Addend> addend;
+    std::optional<Epilogue> epilogue;
+    // Of gradients of a product's weights: with the attribute `bias` the sums of operand 0 over all axes but this one
+    // are results behind them. -1: the last.
+    std::optional<std::int64_t> bias_axis;
     SumRule sums;
-    // Of what a linear layer can apply to its product: what it is called there.
+    // Of what a product can apply to its sums: what it is called there.
     std::function<std::string(const Attributes&)> activation;
     std::vector<ParameterRole> parameter_roles;  // by operand; those behind are for something else
     // What the first result can be. Nothing is said of booleans, and need not be of `moves`, which give what they take,
@@ -288,6 +293,9 @@ struct OpDef {
 std::vector<std::pair<std::size_t, std::size_t>> in_place_of(const Op& op);
 // Whether result r may be written over operand o, by in_place_of or as an optimizer.
 bool may_write_over(const Op& op, std::size_t r, std::size_t o);
+
+// Whether the op goes on with its sums: has a bias, an activation or a residual (OpDef::epilogue).
+bool has_epilogue(const Op& op);
 
 // nullptr where there is none of that name.
 const OpDef* find_op(std::string_view name);

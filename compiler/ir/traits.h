@@ -98,6 +98,14 @@ struct Addend {
     bool over_steps = false;
 };
 
+// Of a product that can go on with its sums: first result = activation(sums + bias) + residual. The activation is the
+// attribute `activation` (ops/activations.h), the residual the op's Addend.
+struct Epilogue {
+    std::size_t bias = 0;     // operand: a number for each index along `axis` of the first result
+    std::int64_t axis = 0;    // -1: the last
+    bool keeps_sums = false;  // with `keep_pre_activation` what the activation is applied to is the second result
+};
+
 // Of an op whose results are sums along axes of its operands, as a matrix product's is along what its factors share: of
 // operands that are parts, side by side along these axes, the results add up to those of the whole. An axis for each
 // operand that has parts; empty: of these operands the results are no such sum.

@@ -5,215 +5,21 @@
 //
 // s are the window's steps, k its places, c the channels of m's group. Both gradients are sums of the same products, dx
 // over m, k and s, dw over n and s; each of the three is linear in two tensors and has the other two as its gradients.
-// The gradient of the input is a transposed convolution: torch.nn.ConvTranspose. Dumoulin and Visin, "A guide to
-// convolution arithmetic for deep learning", 2016.
+// Where nothing follows the sums, that is: the first and the gradient of the input can add a bias, apply an activation
+// and add a residual to them. The gradient of the input is a transposed convolution: torch.nn.ConvTranspose. Dumoulin
+// and Visin, "A guide to convolution arithmetic for deep learning", 2016.
 #include <fmt/format.h>
 
-#include "compiler/ops/composite.h"
-#include "compiler/ops/windows.h"
+#include "compiler/ops/convolution_form.h"
 
 namespace thunderc {
+namespace convolutions {
 namespace {
-
-// What the three have in common.
-struct Convolution {
-    std::int64_t batch, channels, filters, groups;  // filters: of all groups
-    Window window;
-
-    std::int64_t depth() const { return channels / groups; }
-    std::int64_t filters_of_group() const { return filters / groups; }
-    std::int64_t steps() const { return element_count(window.out); }
-    std::int64_t products_of_sum() const { return depth() * window.places(); }  // of one element of y
-    bool by_channel() const { return groups == channels && filters == channels; }
-    double flops() const {
-        return 2.0 * static_cast<double>(batch * filters * steps()) * static_cast<double>(products_of_sum());
-    }
-};
-
-Dims joined(Dims front, const Dims& behind) {
-    front.insert(front.end(), behind.begin(), behind.end());
-    return front;
-}
-
-Dims spatial(const Dims& dims) {
-    return {dims.begin() + 2, dims.end()};
-}
-
-// Of (N, C, d…), (M, C / groups, k…) and (N, M, s…).
-Convolution convolution_of(const Dims& x, const Dims& w, const Dims& y, const Attributes& attributes) {
-    const std::int64_t groups = attributes.integer("groups");
-    Convolution c{x[0], x[1], w[0], groups, {}};
-    c.window.in = spatial(x);
-    c.window.size = spatial(w);
-    c.window.out = spatial(y);
-    c.window.strides = attributes.integers("strides");
-    c.window.dilations = attributes.integers("dilations");
-    c.window.before = attributes.integers("before");
-    c.window.behind.assign(c.window.rank(), 0);  // what is needed there is `beyond`
-    return c;
-}
-
-// What a window can be: of one element and more, moved by one and more.
-void check_window(const Dims& x, const Dims& w, const Dims& y, const Attributes& attributes) {
-    const auto all = [](const Dims& numbers, std::int64_t least) {
-        return std::all_of(numbers.begin(), numbers.end(), [&](std::int64_t v) { return v >= least; });
-    };
-    require(all(x, 1) && all(w, 1) && all(y, 1),
-            fmt::format("x is {}, the weight {}, y {}: nothing to compute", dims_text(x), dims_text(w), dims_text(y)));
-    require(all(attributes.integers("strides"), 1) && all(attributes.integers("dilations"), 1) &&
-                all(attributes.integers("before"), 0),
-            "strides and dilations are 1 and more, and `before` is 0 and more");
-}
-
-void check_form(const Dims& x, const Dims& w, const Dims& y, const Attributes& attributes) {
-    const std::size_t rank = x.size();
-    require(rank >= 3 && w.size() == rank && y.size() == rank,
-            fmt::format("x is {}, the weight {}, y {}: (N, C, d...), (M, C / groups, k...) and (N, M, s...) expected",
-                        dims_text(x), dims_text(w), dims_text(y)));
-    const std::int64_t groups = attributes.integer("groups");
-    require(
-        groups > 0 && x[1] == w[1] * groups && w[0] % groups == 0 && y[0] == x[0] && y[1] == w[0],
-        fmt::format("x is {}, the weight {}, y {}, in {} groups", dims_text(x), dims_text(w), dims_text(y), groups));
-    for (const char* name : {"strides", "dilations", "before"})
-        require(attributes.integers(name).size() == rank - 2,
-                fmt::format("{} are {}, and there are {} dimensions", name, dims_text(attributes.integers(name)),
-                            rank - 2));
-    check_window(x, w, y, attributes);
-}
-
-Attributes form_of(const Attributes& attributes) {
-    Attributes form;
-    for (const char* name : {"strides", "dilations", "before"}) form.set(name, attributes.integers(name));
-    form.set("groups", attributes.integer("groups"));
-    return form;
-}
-
-// Where a window has its elements: for each step and place the element of a channel, or -1 beyond them.
-std::vector<std::int64_t> elements_seen(const Window& w) {
-    const std::int64_t steps = element_count(w.out), places = w.places();
-    std::vector<std::int64_t> seen(static_cast<std::size_t>(steps * places), 0);
-    for (std::int64_t s = 0; s < steps; ++s)
-        for (std::int64_t k = 0; k < places; ++k) {
-            std::int64_t& at = seen[static_cast<std::size_t>(s * places + k)];
-            std::int64_t step = s, place = k, size = 1;
-            for (std::size_t d = w.rank(); d-- > 0 && at >= 0;) {
-                const std::int64_t i =
-                    step % w.out[d] * w.strides[d] + place % w.size[d] * w.dilations[d] - w.before[d];
-                at = i < 0 || i >= w.in[d] ? -1 : at + i * size;
-                step /= w.out[d];
-                place /= w.size[d];
-                size *= w.in[d];
-            }
-        }
-    return seen;
-}
-
-// Calls body(element of x, of w, of y) for each product of the sums.
-template <typename Body>
-void for_each_product(const Convolution& c, Body&& body) {
-    const std::vector<std::int64_t> seen = elements_seen(c.window);
-    const std::int64_t elements = element_count(c.window.in), places = c.window.places(), steps = c.steps();
-    for (std::int64_t n = 0; n < c.batch; ++n)
-        for (std::int64_t m = 0; m < c.filters; ++m)
-            for (std::int64_t s = 0; s < steps; ++s)
-                for (std::int64_t q = 0; q < c.depth(); ++q)
-                    for (std::int64_t k = 0; k < places; ++k) {
-                        const std::int64_t at = seen[static_cast<std::size_t>(s * places + k)];
-                        if (at < 0) continue;
-                        const std::int64_t channel = m / c.filters_of_group() * c.depth() + q;
-                        body((n * c.channels + channel) * elements + at, (m * c.depth() + q) * places + k,
-                             (n * c.filters + m) * steps + s);
-                    }
-}
-
-// ---- as products of columns -----------------------------------------------------------------------------------------
-
-// Images of a few elements are no wide matrices: what all of them see are the rows of one.
-bool few_steps(const Convolution& c) {
-    return c.groups == 1 && c.steps() <= 64;
-}
-
-// (C) or (C, 1...) beside an image.
-Value beside_image(Builder& b, Value channels, const Convolution& c) {
-    Dims dims(c.window.rank() + 2, 1);
-    dims[1] = c.channels;
-    return b.reshape(channels, dims);
-}
-
-// Each channel's number at a place of the window, of a weight (C, 1, k…).
-Value of_channels(Builder& b, Value w, const Convolution& c, std::int64_t place) {
-    const Value flat = b.reshape(w, {c.channels, c.window.places()});
-    return beside_image(b, b.slice(flat, 1, place, place + 1), c);
-}
-
-Value with_padding(Builder& b, Value x, const Convolution& c) {
-    return padded(b, x, c.window, 0);
-}
-
-// What the window sees, (N, groups, depth · places, steps).
-Value columns_of(Builder& b, Value x, const Convolution& c) {
-    const Value whole = with_padding(b, x, c);
-    std::vector<Value> seen;
-    c.window.for_each_place([&](const Dims& place) {
-        seen.push_back(b.reshape(at_place(b, whole, c.window, place), {c.batch, c.groups, c.depth(), 1, c.steps()}));
-    });
-    const Value columns = seen.size() == 1 ? seen[0] : b.op("concat", seen, {{"axis", std::int64_t{3}}});
-    return b.reshape(columns, {c.batch, c.groups, c.products_of_sum(), c.steps()});
-}
-
-// The same of one group, by steps: (N, steps, depth · places).
-Value rows_of(Builder& b, Value x, const Convolution& c) {
-    const Value whole = with_padding(b, x, c);
-    std::vector<Value> seen;
-    c.window.for_each_place([&](const Dims& place) {
-        const Value v = b.reshape(at_place(b, whole, c.window, place), {c.batch, c.channels, c.steps()});
-        seen.push_back(b.reshape(b.transpose(v, {0, 2, 1}), {c.batch, c.steps(), c.channels, 1}));
-    });
-    const Value rows = seen.size() == 1 ? seen[0] : b.op("concat", seen, {{"axis", std::int64_t{3}}});
-    return b.reshape(rows, {c.batch, c.steps(), c.products_of_sum()});
-}
-
-// (N, M, s…) by steps: (N, steps, M).
-Value by_steps(Builder& b, Value y, const Convolution& c) {
-    return b.transpose(b.reshape(y, {c.batch, c.filters, c.steps()}), {0, 2, 1});
-}
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-Convolution forward_of(const Type& x, const Type& w, const Attributes& attributes) {
-    return convolution_of(x.dims, w.dims, joined({x.dims[0], w.dims[0]}, attributes.integers("steps")), attributes);
-}
-Convolution forward_of(const Op& op, const Function& f) {
+Convolution form_of_forward(const Op& op, const Function& f) {
     return forward_of(f.type(op.operands[0]), f.type(op.operands[1]), op.attributes);
-}
-
-std::vector<Value> decompose_forward(Builder& b, const Op& op) {
-    const Value x = op.operands[0], w = op.operands[1];
-    const Convolution c = forward_of(b.type(x), b.type(w), op.attributes);
-    const Dims result = joined({c.batch, c.filters}, c.window.out);
-    if (c.by_channel()) {
-        const Value whole = with_padding(b, x, c);
-        Value y;
-        std::int64_t k = 0;
-        c.window.for_each_place([&](const Dims& place) {
-            const Value term = b.mul(at_place(b, whole, c.window, place), of_channels(b, w, c, k++));
-            y = y ? b.add(y, term) : term;
-        });
-        return {y};
-    }
-    if (few_steps(c)) {
-        const Value weight = b.reshape(w, {c.filters, c.products_of_sum()});
-        const Value y =
-            matmul(b, b.reshape(rows_of(b, x, c), {c.batch * c.steps(), c.products_of_sum()}), weight, false, true);
-        return {b.reshape(b.transpose(b.reshape(y, {c.batch, c.steps(), c.filters}), {0, 2, 1}), result)};
-    }
-    Value columns = columns_of(b, x, c);
-    Value weight = b.reshape(w, {c.groups, c.filters_of_group(), c.products_of_sum()});
-    if (c.groups == 1) {  // one matrix for the whole batch
-        columns = b.reshape(columns, {c.batch, c.products_of_sum(), c.steps()});
-        weight = b.reshape(weight, {c.filters, c.products_of_sum()});
-    }
-    return {b.reshape(matmul(b, weight, columns), result)};
 }
 
 bool all_are(const Dims& numbers, std::int64_t value) {
@@ -240,132 +46,80 @@ CallField form_field(const Convolution& c) {
 }
 
 RuntimeCall call_forward(const Op& op, const Function& f) {
-    const Convolution c = forward_of(op, f);
+    const Convolution c = form_of_forward(op, f);
     if (c.window.rank() > 3) return {};
     RuntimeCall call{"convolution_forward", {}, "y = x * w, a convolution"};
-    call.fields = {result_field("y", 0), operand_field("x", 0), operand_field("weight", 1), form_field(c)};
+    call.fields = {result_field("y", 0), operand_field("x", 0), operand_field("weight", 1)};
+    epilogue_fields(call, op);
+    call.fields.push_back(form_field(c));
     return call;
 }
 
 VjpResult vjp_forward(const VjpInput& in) {
-    VjpResult result(2);
+    VjpResult result(in.op.operands.size());
     const Dims x = in.type(in.operand(0)).dims, w = in.type(in.operand(1)).dims;
+    const Value d = cotangent_of_sums(in, result);
     if (in.wants(0)) {
         Attributes form = form_of(in.op.attributes);
         form.set("image", spatial(x));
-        result[0] = in.b.op("convolution_backward_input", {in.cotangent(), in.operand(1)}, std::move(form));
+        result[0] = in.b.op("convolution_backward_input", {d, in.operand(1)}, std::move(form));
     }
     if (in.wants(1)) {
         Attributes form = form_of(in.op.attributes);
         form.set("window", spatial(w));
-        result[1] = in.b.op("convolution_backward_weight", {in.cotangent(), in.operand(0)}, std::move(form));
+        result[1] = in.b.op("convolution_backward_weight", {d, in.operand(0)}, std::move(form));
     }
     return result;
 }
 
 // ---- backward: the input --------------------------------------------------------------------------------------------
 
-Convolution backward_input_of(const Type& dy, const Type& w, const Attributes& attributes) {
-    const Dims x = joined({dy.dims[0], w.dims[1] * attributes.integer("groups")}, attributes.integers("image"));
-    return convolution_of(x, w.dims, dy.dims, attributes);
-}
-Convolution backward_input_of(const Op& op, const Function& f) {
+Convolution form_of_input(const Op& op, const Function& f) {
     return backward_input_of(f.type(op.operands[0]), f.type(op.operands[1]), op.attributes);
 }
 
-std::vector<Value> decompose_backward_input(Builder& b, const Op& op) {
-    const Value dy = op.operands[0], w = op.operands[1];
-    const DType dtype = gradient_dtype(op.attributes, b.type(dy).dtype), wide = statistics_dtype(b.type(dy).dtype);
-    const Convolution c = backward_input_of(b.type(dy), b.type(w), op.attributes);
-    if (c.by_channel()) {
-        const Value d = b.cast(dy, wide), weight = b.cast(w, wide);
-        const Type result = Type::tensor(wide, joined({c.batch, c.channels}, c.window.in));
-        const Value dx = summed_at_elements(b, result, c.window,
-                                            [&](std::int64_t k) { return b.mul(d, of_channels(b, weight, c, k)); });
-        return {b.cast(dx, dtype)};
-    }
-    Value columns;
-    if (few_steps(c)) {
-        const Value rows = b.reshape(by_steps(b, dy, c), {c.batch * c.steps(), c.filters});
-        columns = matmul(b, rows, b.reshape(w, {c.filters, c.products_of_sum()}), false, false, wide);
-        columns = b.transpose(b.reshape(columns, {c.batch, c.steps(), c.products_of_sum()}), {0, 2, 1});
-    } else {
-        columns = matmul(b, b.reshape(w, {c.groups, c.filters_of_group(), c.products_of_sum()}),
-                         b.reshape(dy, {c.batch, c.groups, c.filters_of_group(), c.steps()}), true, false, wide);
-    }
-    const Dims apart = joined({c.batch, c.channels, c.window.places()}, c.window.out);
-    return {b.cast(folded(b, b.reshape(columns, apart), c.window), dtype)};
-}
-
 RuntimeCall call_backward_input(const Op& op, const Function& f) {
-    const Convolution c = backward_input_of(op, f);
+    const Convolution c = form_of_input(op, f);
     if (c.window.rank() > 3) return {};
     RuntimeCall call{"convolution_backward_input", {}, "dx = dy * w turned round"};
-    call.fields = {result_field("dx", 0), operand_field("dy", 0), operand_field("weight", 1), form_field(c)};
+    call.fields = {result_field("dx", 0), operand_field("dy", 0), operand_field("weight", 1)};
+    epilogue_fields(call, op);
+    call.fields.push_back(form_field(c));
     return call;
 }
 
 VjpResult vjp_backward_input(const VjpInput& in) {
-    VjpResult result(2);
+    VjpResult result(in.op.operands.size());
     const Dims dy = in.type(in.operand(0)).dims, w = in.type(in.operand(1)).dims;
+    const Value d = cotangent_of_sums(in, result);
     if (in.wants(0)) {
         Attributes form = form_of(in.op.attributes);
         form.set("steps", spatial(dy));
-        result[0] = in.b.op("convolution", {in.cotangent(), in.operand(1)}, std::move(form));
+        result[0] = in.b.op("convolution", {d, in.operand(1)}, std::move(form));
     }
     if (in.wants(1)) {
         Attributes form = form_of(in.op.attributes);
         form.set("window", spatial(w));
-        result[1] = in.b.op("convolution_backward_weight", {in.operand(0), in.cotangent()}, std::move(form));
+        result[1] = in.b.op("convolution_backward_weight", {in.operand(0), d}, std::move(form));
     }
     return result;
 }
 
 // ---- backward: the weight -------------------------------------------------------------------------------------------
 
-Dims weight_of(const Type& dy, const Type& x, const Attributes& attributes) {
-    return joined({dy.dims[1], x.dims[1] / std::max<std::int64_t>(1, attributes.integer("groups"))},
-                  attributes.integers("window"));
-}
-Convolution backward_weight_of(const Type& dy, const Type& x, const Attributes& attributes) {
-    return convolution_of(x.dims, weight_of(dy, x, attributes), dy.dims, attributes);
-}
-
-std::vector<Value> decompose_backward_weight(Builder& b, const Op& op) {
-    const Value dy = op.operands[0], x = op.operands[1];
-    const DType dtype = gradient_dtype(op.attributes, b.type(dy).dtype), wide = statistics_dtype(b.type(dy).dtype);
-    const Convolution c = backward_weight_of(b.type(dy), b.type(x), op.attributes);
-    const Dims weight = weight_of(b.type(dy), b.type(x), op.attributes);
-    Value dw;
-    if (c.by_channel()) {
-        const Value whole = with_padding(b, b.cast(x, wide), c), d = b.cast(dy, wide);
-        Dims axes = {0};
-        for (std::size_t k = 0; k < c.window.rank(); ++k) axes.push_back(static_cast<std::int64_t>(k) + 2);
-        std::vector<Value> sums;
-        c.window.for_each_place([&](const Dims& place) {
-            const Value sum = b.reduce_sum(b.mul(d, at_place(b, whole, c.window, place)), axes);
-            sums.push_back(b.reshape(sum, {c.channels, 1}));
-        });
-        dw = sums.size() == 1 ? sums[0] : b.op("concat", sums, {{"axis", std::int64_t{1}}});
-    } else if (few_steps(c)) {
-        const std::int64_t rows = c.batch * c.steps();
-        dw = matmul(b, b.reshape(by_steps(b, dy, c), {rows, c.filters}),
-                    b.reshape(rows_of(b, x, c), {rows, c.products_of_sum()}), true, false, wide);
-    } else {
-        const Value d = b.reshape(dy, {c.batch, c.groups, c.filters_of_group(), c.steps()});
-        dw = b.reduce_sum(matmul(b, d, columns_of(b, x, c), false, true, wide), {0});
-    }
-    dw = b.reshape(dw, weight);
-    if (has_operand(op, 2)) dw = add_before(b, b.cast(op.operands[2], wide), dw, operand_or_none(op, 3));
-    return {b.cast(dw, dtype)};
-}
-
 RuntimeCall call_backward_weight(const Op& op, const Function& f) {
     const Convolution c = backward_weight_of(f.type(op.operands[0]), f.type(op.operands[1]), op.attributes);
     if (c.window.rank() > 3) return {};
-    RuntimeCall call{"convolution_backward_weight", {}, has_operand(op, 2) ? "dW += dy * x" : "dW = dy * x"};
-    call.fields = {result_field("dweight", 0), operand_field("dy", 0), operand_field("x", 1)};
-    gradient_field(call, op, 2, 1);
+    const bool adds = has_operand(op, before_operand);
+    RuntimeCall call{"convolution_backward_weight", {}, adds ? "dW += dy * x" : "dW = dy * x"};
+    call.fields = {result_field("dweight", 0)};
+    if (op.results.size() > 1) {
+        call.fields.push_back(result_field("dbias", 1));
+        call.comment += adds ? ", dbias += sums of dy" : ", dbias = sums of dy";
+    }
+    call.fields.push_back(operand_field("dy", 0));
+    call.fields.push_back(operand_field("x", 1));
+    gradient_field(call, op, before_operand, op.results.size());
     call.fields.push_back(form_field(c));
     return call;
 }
@@ -399,29 +153,67 @@ std::vector<Form> forms() {
     };
 }
 
-constexpr const char* linear_in_both = "a polynomial";
+// What follows the sums, of a convolution of x that gives y.
+void add_epilogues(std::vector<Sample>& samples, const Attributes& form, const Dims& x, const Dims& w, const Dims& y) {
+    const auto with = [&](const char* activation) {
+        Attributes attributes = form;
+        attributes.set("activation", std::string(activation));
+        return attributes;
+    };
+    const SampleOperand bias = f32({y[1]}), positive = f32(w, 0.1, 1);
+    samples.push_back({.name = "bias", .operands = {f32(x), f32(w), bias}, .attributes = form});
+    samples.push_back({.name = "residual", .operands = {f32(x), f32(w), absent(), f32(y)}, .attributes = form});
+    samples.push_back(
+        {.name = "bias and residual", .operands = {f32(x), f32(w), bias, f32(y)}, .attributes = with("none")});
+    samples.push_back({.name = "gelu", .operands = {f32(x), f32(w), bias}, .attributes = with("gelu")});
+    samples.push_back({.name = "gelu_tanh", .operands = {f32(x), f32(w)}, .attributes = with("gelu_tanh")});
+    samples.push_back(
+        {.name = "silu and residual", .operands = {f32(x), f32(w), absent(), f32(y)}, .attributes = with("silu")});
+    samples.push_back({.name = "tanh", .operands = {f32(x), f32(w), bias, f32(y)}, .attributes = with("tanh")});
+    // positive operands keep what relu reads away from the kink at 0, where differences do not converge
+    samples.push_back({.name = "relu, active",
+                       .operands = {f32(x, 0.1, 1), positive, f32({y[1]}, 0.1, 1), f32(y)},
+                       .attributes = with("relu")});
+    samples.push_back({.name = "relu, inactive",
+                       .operands = {f32(x, -1, -0.1), positive, f32({y[1]}, -1, -0.1)},
+                       .attributes = with("relu")});
+    samples.push_back({.name = "of bf16, with all that follows",
+                       .operands = {bf16(x), bf16(w), bf16({y[1]}), bf16(y)},
+                       .attributes = with("silu")});
+}
+
+Attributes with_bias(Attributes attributes) {
+    attributes.set("bias", true);
+    return attributes;
+}
 
 }  // namespace
+}  // namespace convolutions
 
 std::vector<OpDef> define_convolution() {
+    using namespace convolutions;
     OpDef forward;
     forward.name = "convolution";
     forward.level = OpLevel::composite;
     forward.summary =
         "Convolution of x (N, C, d...) with a weight (M, C / groups, k...), whose window makes so many `steps` of "
-        "`strides` from `before` the first element on, its places `dilations` apart: (N, M, steps...).";
+        "`strides` from `before` the first element on, its places `dilations` apart: (N, M, steps...); bias, "
+        "activation "
+        "and residual on the way.";
     forward.formula =
-        "y[n,m,s] = sum over c, k of x[n, c, s stride + k dilation - before] w[m,c,k]; dx and dw are sums of dy w and "
-        "dy x over the same";
+        "y[n,m,s] = activation(sum over c, k of x[n, c, s stride + k dilation - before] w[m,c,k] + bias[m]) + "
+        "residual[n,m,s]; dx and dw are sums of dsum w and dsum x over the same, dbias of dsum; dsum = "
+        "activation'(sum + bias) dy; dresidual = dy";
     forward.source = "ONNX Conv; Dumoulin and Visin, A guide to convolution arithmetic for deep learning, 2016";
     forward.infer = [](const InferInput& in) {
-        require_operands(in, 2);
+        require_operands(in, 2, residual_operand + 1);
         const Type &x = float_operand(in, 0), &w = float_operand(in, 1);
         require_same_dtype(x, w);
         const Dims steps = in.attributes.integers("steps");
         Dims y = {x.rank() > 0 ? x.dims[0] : 0, w.rank() > 0 ? w.dims[0] : 0};
         y = joined(y, steps);
         check_form(x.dims, w.dims, y, in.attributes);
+        check_epilogue(in, Type::tensor(x.dtype, y));
         return std::vector<Type>{Type::tensor(x.dtype, y)};
     };
     forward.reference = [](const Op& op, std::span<const Tensor> operands, std::span<const Type> types) {
@@ -431,30 +223,36 @@ std::vector<OpDef> define_convolution() {
         for_each_product(c, [&](std::int64_t i, std::int64_t k, std::int64_t o) {
             y.f[static_cast<std::size_t>(o)] += operands[0].at(i) * operands[1].at(k);
         });
+        finish(op, operands, y);
         return std::vector<Tensor>{std::move(y)};
     };
     forward.vjp = vjp_forward;
     forward.decompose = decompose_forward;
     forward.call = call_forward;
-    forward.flops = [](const Op& op, const Function& f) { return forward_of(op, f).flops(); };
+    forward.flops = [](const Op& op, const Function& f) { return form_of_forward(op, f).flops(); };
     forward.precision = {.kind = Precision::Kind::product};
-    forward.rows = {.kind = Rows::Kind::first, .operands = {0}};
+    forward.rows = {.kind = Rows::Kind::first, .operands = {0, residual_operand}};
     forward.recompute = Recompute::expensive;
     forward.linear_in = {0, 1};
-    forward.parameter_roles = {ParameterRole::other, ParameterRole::product};
+    forward.epilogue = Epilogue{.bias = bias_operand, .axis = 1};
+    forward.addend = {.operand = residual_operand};
+    forward.parameter_roles = {ParameterRole::other, ParameterRole::product, ParameterRole::shift};
     forward.operand_names = {"x", "weight"};
-    forward.smooth = linear_in_both;
+    forward.kinks = {"relu of 0"};
 
     OpDef input;
     input.name = "convolution_backward_input";
     input.level = OpLevel::composite;
     input.summary =
         "The cotangent of a convolution's input (N, C, image...), from dy (N, M, s...) and the weight (M, C / groups, "
-        "k...): a transposed convolution; of the element type `dtype` where that is given.";
-    input.formula = "dx[n,c,i] = sum of dy[n,m,s] w[m,c,k] where s stride + k dilation - before = i";
+        "k...): a transposed convolution; bias, activation and residual on the way; of the element type `dtype` where "
+        "that is given.";
+    input.formula =
+        "dx[n,c,i] = activation(sum of dy[n,m,s] w[m,c,k] where s stride + k dilation - before = i, + bias[c]) + "
+        "residual[n,c,i]";
     input.source = "the VJP of convolution; ONNX ConvTranspose";
     input.infer = [](const InferInput& in) {
-        require_operands(in, 2);
+        require_operands(in, 2, residual_operand + 1);
         const Type &dy = float_operand(in, 0), &w = float_operand(in, 1);
         require_same_dtype(dy, w);
         require(dy.rank() >= 3 && w.rank() == dy.rank(),
@@ -463,7 +261,9 @@ std::vector<OpDef> define_convolution() {
         const Dims x =
             joined({dy.dims[0], w.dims[1] * groups_of(in.attributes, dy.dims[1])}, in.attributes.integers("image"));
         check_form(x, w.dims, dy.dims, in.attributes);
-        return std::vector<Type>{Type::tensor(gradient_dtype(in.attributes, dy.dtype), x)};
+        const Type dx = Type::tensor(gradient_dtype(in.attributes, dy.dtype), x);
+        check_epilogue(in, dx);
+        return std::vector<Type>{dx};
     };
     input.reference = [](const Op& op, std::span<const Tensor> operands, std::span<const Type> types) {
         Tensor dx(types[0]);
@@ -472,32 +272,37 @@ std::vector<OpDef> define_convolution() {
         for_each_product(c, [&](std::int64_t i, std::int64_t k, std::int64_t o) {
             dx.f[static_cast<std::size_t>(i)] += operands[0].at(o) * operands[1].at(k);
         });
+        finish(op, operands, dx);
         return std::vector<Tensor>{std::move(dx)};
     };
     input.vjp = vjp_backward_input;
     input.decompose = decompose_backward_input;
     input.call = call_backward_input;
-    input.flops = [](const Op& op, const Function& f) { return backward_input_of(op, f).flops(); };
+    input.flops = [](const Op& op, const Function& f) { return form_of_input(op, f).flops(); };
     input.precision = {.kind = Precision::Kind::product, .gradient = true};
-    input.rows = {.kind = Rows::Kind::first, .operands = {0}};
+    input.rows = {.kind = Rows::Kind::first, .operands = {0, residual_operand}};
     input.recompute = Recompute::expensive;
     input.linear_in = {0, 1};
-    input.parameter_roles = {ParameterRole::other, ParameterRole::product};
+    input.epilogue = Epilogue{.bias = bias_operand, .axis = 1};
+    input.addend = {.operand = residual_operand};
+    input.parameter_roles = {ParameterRole::other, ParameterRole::product, ParameterRole::shift};
     input.operand_names = {"dy", "weight"};
-    input.smooth = linear_in_both;
+    input.kinks = {"relu of 0"};
 
     OpDef weight;
     weight.name = "convolution_backward_weight";
     weight.level = OpLevel::composite;
     weight.summary =
         "The cotangent of a convolution's weight (M, C / groups, window...), from dy (N, M, s...) and x (N, C, d...), "
-        "overwritten or added to; of the element type `dtype` where that is given.";
+        "and with `bias` that of its bias (M), overwritten or added to; of the element type `dtype` where that is "
+        "given.";
     weight.formula =
-        "dw[m,c,k] = before + sum over n, s of dy[n,m,s] x[n, c, s stride + k dilation - before]; nothing is before "
-        "where `first` holds";
+        "dw[m,c,k] = before + sum over n, s of dy[n,m,s] x[n, c, s stride + k dilation - before]; dbias[m] = before + "
+        "sum "
+        "over n, s of dy[n,m,s]; nothing is before where `first` holds";
     weight.source = "the VJP of convolution";
     weight.infer = [](const InferInput& in) {
-        require_operands(in, 2, 4);
+        require_operands(in, 2, before_operand + 3);
         const Type &dy = float_operand(in, 0), &x = float_operand(in, 1);
         require_same_dtype(dy, x);
         require(dy.rank() >= 3 && x.rank() == dy.rank(),
@@ -505,22 +310,37 @@ std::vector<OpDef> define_convolution() {
                             dims_text(x.dims)));
         const Dims w = weight_of(dy, x, in.attributes);
         check_form(x.dims, w, dy.dims, in.attributes);
-        const Type dw = Type::tensor(gradient_dtype(in.attributes, dy.dtype), w);
-        if (in.has(2))
-            require(in.operand(2) == dw,
-                    fmt::format("the gradient before is {}, the sum is {}", to_string(in.operand(2)), to_string(dw)));
-        if (in.has(3)) require(boolean_operand(in, 3).rank() == 0, "first is to be bool[]");
-        return std::vector<Type>{dw};
+        const DType dtype = gradient_dtype(in.attributes, dy.dtype);
+        std::vector<Type> results = {Type::tensor(dtype, w)};
+        if (in.attributes.boolean("bias", false)) results.push_back(Type::tensor(dtype, {dy.dims[1]}));
+        if (in.operands.size() <= before_operand) return results;
+        const std::size_t first = before_operand + results.size();
+        require(in.operands.size() == first || in.operands.size() == first + 1,
+                fmt::format("{} gradients and a flag at most are to be added to, {} operands given", results.size(),
+                            in.operands.size() - before_operand));
+        for (std::size_t r = 0; r < results.size(); ++r)
+            require(in.has(before_operand + r) && in.operand(before_operand + r) == results[r],
+                    fmt::format("the gradient before is {}, the sum is {}", to_string(in.operand(before_operand + r)),
+                                to_string(results[r])));
+        if (in.has(first)) require(boolean_operand(in, first).rank() == 0, "first is to be bool[]");
+        return results;
     };
     weight.reference = [](const Op& op, std::span<const Tensor> operands, std::span<const Type> types) {
-        Tensor dw(types[0]);
-        if (has_operand(op, 2) && !(has_operand(op, 3) && operands[3].at(0) != 0)) dw = operands[2];
-        const Convolution c =
-            convolution_of(operands[1].type.dims, types[0].dims, operands[0].type.dims, op.attributes);
+        const std::size_t first = before_operand + types.size();
+        const bool begins = has_operand(op, first) && operands[first].at(0) != 0;
+        std::vector<Tensor> results;
+        for (std::size_t r = 0; r < types.size(); ++r)
+            results.push_back(has_operand(op, before_operand + r) && !begins ? operands[before_operand + r]
+                                                                             : Tensor(types[r]));
+        const Tensor &dy = operands[0], &x = operands[1];
+        const Convolution c = convolution_of(x.type.dims, types[0].dims, dy.type.dims, op.attributes);
         for_each_product(c, [&](std::int64_t i, std::int64_t k, std::int64_t o) {
-            dw.f[static_cast<std::size_t>(k)] += operands[0].at(o) * operands[1].at(i);
+            results[0].f[static_cast<std::size_t>(k)] += dy.at(o) * x.at(i);
         });
-        return std::vector<Tensor>{std::move(dw)};
+        if (results.size() > 1)
+            for (std::int64_t o = 0; o < dy.size(); ++o)
+                results[1].f[static_cast<std::size_t>(o / c.steps() % c.filters)] += dy.at(o);
+        return results;
     };
     weight.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
     weight.decompose = decompose_backward_weight;
@@ -532,8 +352,9 @@ std::vector<OpDef> define_convolution() {
     weight.recompute = Recompute::expensive;
     weight.result_names = {"dw"};
     weight.operand_names = {"dy", "x"};
-    weight.in_place = {{0, 2}};
-    weight.addend = {.operand = 2, .over_steps = true};
+    weight.in_place_from = before_operand;
+    weight.addend = {.operand = before_operand, .over_steps = true};
+    weight.bias_axis = 1;
     weight.sums = sums_over_rows;
 
     for (const Form& form : forms()) {
@@ -563,7 +384,20 @@ std::vector<OpDef> define_convolution() {
                                   .operands = {f32(form.y()), f32(form.x), f32(form.w), bool_of({}, {first})},
                                   .attributes = form.with("window", spatial(form.w))});
 
+    weight.samples.push_back({.name = "of bf16, in f32, with the bias, added to",
+                              .operands = {bf16(form.y()), bf16(form.x), f32(form.w), f32({form.w[0]})},
+                              .attributes = with_bias(weight_in_f32)});
+    for (const Form& f : forms())
+        weight.samples.push_back({.name = std::string(f.name) + ", with the bias",
+                                  .operands = {f32(f.y()), f32(f.x)},
+                                  .attributes = with_bias(f.with("window", spatial(f.w)))});
+    weight.samples.push_back({.name = "with the bias, added to, first micro-step",
+                              .operands = {f32(form.y()), f32(form.x), f32(form.w), f32({form.w[0]}), bool_of({}, {1})},
+                              .attributes = with_bias(form.with("window", spatial(form.w)))});
+
     const Attributes steps = form.with("steps", form.steps);
+    add_epilogues(forward.samples, steps, form.x, form.w, form.y());
+    add_epilogues(input.samples, form.with("image", spatial(form.x)), form.y(), form.w, form.x);
     forward.errors = {
         {{f32_type({2, 3, 5, 4}), f32_type({4, 2, 3, 2})},
          steps,
@@ -584,6 +418,15 @@ std::vector<OpDef> define_convolution() {
           {"groups", std::int64_t{1}},
           {"steps", Dims{3}}},
          "strides and dilations are 1 and more, and `before` is 0 and more"},
+        {{f32_type({2, 3, 5, 4}), f32_type({4, 3, 3, 2}), f32_type({3})},
+         steps,
+         "the bias is (3), one value for each of 4 channels expected"},
+        {{f32_type({2, 3, 5, 4}), f32_type({4, 3, 3, 2}), Type::tensor(DType::bf16, {4})},
+         steps,
+         "the bias is bf16, the result f32: that or f32 expected"},
+        {{f32_type({2, 3, 5, 4}), f32_type({4, 3, 3, 2}), std::nullopt, f32_type({2, 4, 5, 1})},
+         steps,
+         "the residual is f32[2,4,5,1], the result f32[2,4,5,2]"},
     };
     input.errors = {{{f32_type({2, 3}), f32_type({3, 2})},
                      form.with("image", {5, 4}),
@@ -591,6 +434,9 @@ std::vector<OpDef> define_convolution() {
     weight.errors = {{{f32_type({2, 4, 5, 2}), f32_type({2, 3, 5, 4}), f32_type({4, 3, 3, 3})},
                       form.with("window", {3, 2}),
                       "the gradient before is f32[4,3,3,3], the sum is f32[4,3,3,2]"},
+                     {{f32_type({2, 4, 5, 2}), f32_type({2, 3, 5, 4}), f32_type({4, 3, 3, 2})},
+                      with_bias(form.with("window", {3, 2})),
+                      "2 gradients and a flag at most are to be added to, 1 operands given"},
                      {{f32_type({2, 4}), f32_type({2, 3})},
                       form.with("window", {3, 2}),
                       "dy is (2,4), x (2,3): (N, M, s...) and (N, C, d...) expected"}};

@@ -425,6 +425,7 @@ std::vector<OpDef> define_linear() {
     linear.recompute = Recompute::expensive;
     linear.in_place = {{0, linear_residual}};
     linear.addend = {.operand = linear_residual};
+    linear.epilogue = Epilogue{.bias = linear_bias(0), .axis = -1, .keeps_sums = true};
     linear.parameter_roles = {ParameterRole::other, ParameterRole::product, ParameterRole::shift};
     linear.result_names = {"y", "pre_activation"};
     auto activation = [](const char* name, bool keep = false) {
@@ -528,6 +529,7 @@ std::vector<OpDef> define_linear() {
     weight.result_names = {"dw"};
     weight.in_place_from = backward_weight_before;
     weight.addend = {.operand = backward_weight_before, .over_steps = true};
+    weight.bias_axis = -1;
     weight.sums = sums_over_rows;
     weight.samples = {
         {.name = "plain", .operands = {f32({2, 3, 5}), f32({2, 3, 4})}},

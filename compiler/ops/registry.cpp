@@ -113,6 +113,13 @@ bool may_write_over(const Op& op, std::size_t r, std::size_t o) {
     return over < groups.groups * count && o == over;
 }
 
+bool has_epilogue(const Op& op) {
+    const OpDef& def = op_def(op.name);
+    const auto there = [&](std::size_t k) { return k < op.operands.size() && op.operands[k]; };
+    return def.epilogue && (there(def.epilogue->bias) || (def.addend && there(def.addend->operand)) ||
+                            op.attributes.string("activation", "none") != "none");
+}
+
 void require(bool condition, std::string_view message) {
     if (!condition) throw ShapeError(std::string(message));
 }

@@ -117,8 +117,8 @@ constexpr std::int64_t count(const Sizes& sizes) {
     return sizes[0] * sizes[1] * sizes[2];
 }
 
-// y[n, m, s] = sum over c, k of x[n, c, s * strides + k * dilations - before] weight[m, c, k], x being 0 beyond its
-// elements: s of `out`, the steps of the window, k of `window`, c the C / groups channels of m's group.
+// The sums of y[n, m, s] are over c and k, of x[n, c, s * strides + k * dilations - before] weight[m, c, k], x being 0
+// beyond its elements: s of `out`, the steps of the window, k of `window`, c the C / groups channels of m's group.
 struct ConvolutionForm {
     std::int64_t N = 0, C = 0, M = 0, groups = 1;  // images, channels, filters: of all groups
     Sizes in{}, out{}, window{};
@@ -129,29 +129,38 @@ struct ConvolutionForm {
     std::int64_t depth() const { return C / groups * count(window); }
 };
 
+// y = activation(sums + bias) + residual
 struct ConvolutionForward {
     Output y{};      // (N, M, out)
     Input x{};       // (N, C, in)
     Input weight{};  // (M, C / groups, window)
+    Input bias{};    // (M)
+    Activation activation = Activation::none;
+    Input residual{};  // (N, M, out); not the memory of y
     ConvolutionForm form{};
 };
 void convolution_forward(const ConvolutionForward& call, Stream& stream);
 
-// dx[n, c, i] = sum over m, s, k with s * strides + k * dilations - before = i of dy[n, m, s] weight[m, c, k].
+// dx = activation(sums + bias) + residual, the sums of dx[n, c, i] being over m, s, k with s * strides + k * dilations
+// - before = i, of dy[n, m, s] weight[m, c, k]: the gradient of the input, or a transposed convolution.
 struct ConvolutionBackwardInput {
     Output dx{};     // (N, C, in)
     Input dy{};      // (N, M, out)
     Input weight{};  // (M, C / groups, window)
+    Input bias{};    // (C)
+    Activation activation = Activation::none;
+    Input residual{};  // (N, C, in); not the memory of dx
     ConvolutionForm form{};
 };
 void convolution_backward_input(const ConvolutionBackwardInput& call, Stream& stream);
 
 // dweight[m, c, k] = sum over n, s of dy[n, m, s] x[n, c, s * strides + k * dilations - before].
 struct ConvolutionBackwardWeight {
-    Output dweight{};  // (M, C / groups, window)
-    Input dy{};        // (N, M, out)
-    Input x{};         // (N, C, in)
-    WriteMode mode = WriteMode::overwrite;
+    Output dweight{};                       // (M, C / groups, window)
+    Output dbias{};                         // (M): sums of dy over n and s
+    Input dy{};                             // (N, M, out)
+    Input x{};                              // (N, C, in)
+    WriteMode mode = WriteMode::overwrite;  // for dweight and dbias alike
     ConvolutionForm form{};
 };
 void convolution_backward_weight(const ConvolutionBackwardWeight& call, Stream& stream);

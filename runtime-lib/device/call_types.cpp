@@ -91,16 +91,21 @@ void check_types(const Matmul& call) {
 void check_types(const ConvolutionForward& call) {
     const Types types{"convolution_forward"};
     types.product("x", call.x, "weight", call.weight, "y", call.y);
+    types.either("bias", call.bias, DType::f32, call.y.dtype);
+    types.is("residual", call.residual, call.y.dtype);
 }
 
 void check_types(const ConvolutionBackwardInput& call) {
     const Types types{"convolution_backward_input"};
     types.product("dy", call.dy, "weight", call.weight, "dx", call.dx);
+    types.either("bias", call.bias, DType::f32, call.dx.dtype);
+    types.is("residual", call.residual, call.dx.dtype);
 }
 
 void check_types(const ConvolutionBackwardWeight& call) {
     const Types types{"convolution_backward_weight"};
     types.product("dy", call.dy, "x", call.x, "dweight", call.dweight);
+    types.either("dbias", call.dbias, DType::f32, call.dy.dtype);
 }
 
 void check_types(const AttentionForward& call) {

@@ -161,11 +161,14 @@ std::string describe(const ConvolutionForward& c) {
         .add("y", c.y, {form.N, form.M, form.out[0], form.out[1], form.out[2]})
         .add("x", c.x, {form.N, form.C, form.in[0], form.in[1], form.in[2]})
         .add("weight", c.weight, {form.M, form.C / form.groups, form.window[0], form.window[1], form.window[2]})
+        .add("bias", c.bias, {form.M})
+        .add("residual", c.residual, {form.N, form.M, form.out[0], form.out[1], form.out[2]})
         .text();
 }
 Cost cost_of(const ConvolutionForward& c) {
     const ConvolutionForm& form = c.form;
-    return {bytes(c.y, size_of_y(form)) + bytes(c.x, size_of_x(form)) + bytes(c.weight, size_of_weight(form)),
+    return {bytes(c.y, size_of_y(form)) + bytes(c.x, size_of_x(form)) + bytes(c.weight, size_of_weight(form)) +
+                bytes(c.residual, size_of_y(form)),
             product_flops(form.N * form.steps(), form.M, form.depth())};
 }
 
@@ -175,11 +178,14 @@ std::string describe(const ConvolutionBackwardInput& c) {
         .add("dx", c.dx, {form.N, form.C, form.in[0], form.in[1], form.in[2]})
         .add("dy", c.dy, {form.N, form.M, form.out[0], form.out[1], form.out[2]})
         .add("weight", c.weight, {form.M, form.C / form.groups, form.window[0], form.window[1], form.window[2]})
+        .add("bias", c.bias, {form.C})
+        .add("residual", c.residual, {form.N, form.C, form.in[0], form.in[1], form.in[2]})
         .text();
 }
 Cost cost_of(const ConvolutionBackwardInput& c) {
     const ConvolutionForm& form = c.form;
-    return {bytes(c.dx, size_of_x(form)) + bytes(c.dy, size_of_y(form)) + bytes(c.weight, size_of_weight(form)),
+    return {bytes(c.dx, size_of_x(form)) + bytes(c.dy, size_of_y(form)) + bytes(c.weight, size_of_weight(form)) +
+                bytes(c.residual, size_of_x(form)),
             product_flops(form.N * form.steps(), form.M, form.depth())};
 }
 
@@ -187,6 +193,7 @@ std::string describe(const ConvolutionBackwardWeight& c) {
     const ConvolutionForm& form = c.form;
     return TensorList()
         .add("dweight", c.dweight, {form.M, form.C / form.groups, form.window[0], form.window[1], form.window[2]})
+        .add("dbias", c.dbias, {form.M})
         .add("dy", c.dy, {form.N, form.M, form.out[0], form.out[1], form.out[2]})
         .add("x", c.x, {form.N, form.C, form.in[0], form.in[1], form.in[2]})
         .text();

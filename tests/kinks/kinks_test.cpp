@@ -207,8 +207,8 @@ TEST(Kinks, JoinedClipsAreWarnedOf) {
     };
     EXPECT_EQ(warnings("noopt.onnx"), "");
     EXPECT_EQ(warnings("dynamo.onnx"),
-              "node_Clip_247: 0 on the lower one, 1 on the upper one;\n"
-              "node_Clip_248: 0 on the lower one, 1 on the upper one;\n");
+              "node_Clip_255: 0 on the lower one, 1 on the upper one;\n"
+              "node_Clip_256: 0 on the lower one, 1 on the upper one;\n");
 }
 
 // ---- who has one ----------------------------------------------------------------------------------------------------

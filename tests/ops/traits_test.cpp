@@ -354,11 +354,22 @@ TEST_P(Traits, Combination) {
     EXPECT_EQ(n > 0, adds_up);
 }
 
+// Whether a product goes on with its sums.
+bool goes_on(const OpDef& def, const Sample& sample) {
+    Op op;
+    op.name = def.name;
+    op.attributes = sample.attributes;
+    for (std::size_t k = 0; k < sample.operands.size(); ++k)
+        op.operands.push_back(sample.operands[k].absent ? Value{} : Value{static_cast<std::uint32_t>(k)});
+    return has_epilogue(op);
+}
+
 TEST_P(Traits, Linear) {
     const OpDef& def = *GetParam();
     std::mt19937_64 engine(3);
     std::set<std::size_t> linear, curved;
     for (const Sample& sample : def.samples) {
+        if (goes_on(def, sample)) continue;
         const std::vector<Tensor> base = make_operands(def.name, sample);
         for (std::size_t k = 0; k < base.size(); ++k) {
             if (is_absent(base[k]) || !base[k].floating() || base[k].size() == 0) continue;
@@ -388,6 +399,70 @@ TEST_P(Traits, Linear) {
         EXPECT_TRUE(curved.contains(k) ||
                     std::find(def.linear_in.begin(), def.linear_in.end(), k) != def.linear_in.end())
             << k;
+}
+
+// The bias has a number for each index along the axis; what is added to it is added to the sums, before the activation.
+TEST_P(Traits, Epilogue) {
+    const OpDef& def = *GetParam();
+    if (!def.epilogue) return;
+    ASSERT_TRUE(def.addend && !def.addend->over_steps);
+    std::set<std::string> seen;
+    for (const Sample& sample : def.samples) {
+        const std::size_t k = def.epilogue->bias;
+        const std::string activation = sample.attributes.string("activation", "none");
+        if (k >= sample.operands.size() || sample.operands[k].absent || !goes_on(def, sample)) continue;
+        std::vector<Tensor> x = make_operands(def.name, sample);
+        if (x[0].type.dtype != DType::f32) continue;
+        const std::size_t residual = def.addend->operand;
+        Attributes plain = sample.attributes;
+        plain.set("activation", std::string("none"));
+        std::vector<Tensor> without = x;
+        without.resize(std::min(without.size(), residual));
+        const Tensor sums = evaluated(def, plain, without)[0], y = evaluated(def, sample.attributes, x)[0];
+        const std::int64_t rank = y.type.rank(), axis = def.epilogue->axis < 0 ? rank - 1 : def.epilogue->axis;
+        const std::int64_t out = y.type.dims[static_cast<std::size_t>(axis)];
+        if (x[k].size() != out) continue;  // one of several biases
+        without[k] = Tensor(x[k].type);
+        const Tensor bare = evaluated(def, plain, without)[0];
+        const std::int64_t inner =
+            element_count(Dims(y.type.dims.begin() + static_cast<std::ptrdiff_t>(axis) + 1, y.type.dims.end()));
+        Tensor expected = bare;
+        for (std::int64_t i = 0; i < y.size(); ++i) {
+            double value = bare.at(i) + x[k].at(i / inner % out);
+            EXPECT_NEAR(sums.at(i), value, 1e-12) << sample.name;
+            value = activation_value(activation, value);
+            if (x.size() > residual && !is_absent(x[residual])) value += x[residual].at(i);
+            expected.set(i, value);
+        }
+        EXPECT_TRUE(close(y, expected)) << sample.name;
+        seen.insert(activation);
+    }
+    EXPECT_GE(seen.size(), 3U) << "few samples with a bias and an activation";
+}
+
+// Gradients of weights give the sums of operand 0 over all other axes, where they are asked for.
+TEST_P(Traits, BiasAxis) {
+    const OpDef& def = *GetParam();
+    if (!def.bias_axis) return;
+    bool any = false;
+    for (const Sample& sample : def.samples) {
+        if (!sample.attributes.boolean("bias", false) || sample.operands.size() > 2 || sample.attributes.has("outs"))
+            continue;
+        const std::vector<Tensor> x = make_operands(def.name, sample);
+        const std::vector<Tensor> results = evaluated(def, sample.attributes, x);
+        const Tensor &dy = x[0], &sums = results.back();
+        const std::int64_t rank = dy.type.rank(), axis = *def.bias_axis < 0 ? rank - 1 : *def.bias_axis;
+        const std::int64_t out = dy.type.dims[static_cast<std::size_t>(axis)];
+        const std::int64_t inner =
+            element_count(Dims(dy.type.dims.begin() + static_cast<std::ptrdiff_t>(axis) + 1, dy.type.dims.end()));
+        Tensor expected(sums.type);
+        ASSERT_EQ(sums.size(), out) << sample.name;
+        for (std::int64_t i = 0; i < dy.size(); ++i)
+            expected.set(i / inner % out, expected.at(i / inner % out) + dy.at(i));
+        EXPECT_TRUE(close(sums, expected)) << sample.name;
+        any = true;
+    }
+    EXPECT_TRUE(any) << "no sample asks for them";
 }
 
 TEST_P(Traits, Addend) {

@@ -24,6 +24,8 @@ class Editor {
 
     // The index of the op that defines `v` where it has that name and `v` is its first result; -1 else.
     std::int32_t defined_by(Value v, std::string_view name) const;
+    // The same of a product with an epilogue (OpDef::epilogue), whatever its name.
+    std::int32_t product_of(Value v) const;
     // Whether `v` comes before the op at `index`: always for arguments.
     bool defined_before(Value v, std::int32_t index) const;
     // Whether `v` is computed from a result of the op at `index`: then it cannot be added by that op.

@@ -91,8 +91,8 @@ class Sum {
             moved = moved || !stays;
             if (total) {
                 set_operand(input.op, addend_of(input.op)->operand, total);
-                report_.done(input.op.name == "linear" ? "residual" : "sum of gradients", where(e_.f, input.op),
-                             "added by the product");
+                report_.done(op_def(input.op.name).precision.gradient ? "sum of gradients" : "residual",
+                             where(e_.f, input.op), "added by the product");
             }
             total = input.op.results[0];
             if (stays) {
@@ -151,6 +151,7 @@ class Sum {
             alone = e_.uses.single_user(from) && op->results.size() == 1;
             reshaped = true;
             if (op->results[0] != from || !adds_residual(*op)) return false;
+            if (op_def(op->name).rows.kind != Rows::Kind::but_last) return false;  // its other dimensions are no rows
         }
         if (!adds_residual(*op) && (!adds_before(*op) || op->results.size() > 1)) return false;
         if (!alone) {

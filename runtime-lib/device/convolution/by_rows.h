@@ -7,6 +7,7 @@
 #pragma once
 
 #include "device/api.h"
+#include "device/convolution/epilogue.h"
 #include "device/convolution/parts.h"
 #include "device/stream.h"
 
@@ -36,6 +37,7 @@ inline void convolution_by_rows(const ConvolutionForward& call, std::int64_t ele
     const ConvolutionForm& f = call.form;
     const auto* x = static_cast<const float*>(call.x.data);
     auto* y = static_cast<float*>(call.y.data);
+    const ConvolutionEpilogue epilogue = epilogue_of(call);
     in_parts(f, elements_at_once, taken, stream, [&](const Part& part, std::int64_t n) {
         see(part.seen, x + n * f.C * count(f.in), f, part.images, stream);
         multiply({.c = part.by_steps,
@@ -54,6 +56,7 @@ inline void convolution_by_rows(const ConvolutionForward& call, std::int64_t ele
                   .stride_c = f.M / f.groups},
                  stream);
         turn(y + n * f.M * f.steps(), part.by_steps, part.images, f.steps(), f.M, stream);
+        finish_from(n, y, epilogue, part.images, stream);
     });
 }
 
@@ -62,6 +65,7 @@ inline void convolution_by_rows(const ConvolutionBackwardInput& call, std::int64
     const ConvolutionForm& f = call.form;
     const auto* dy = static_cast<const float*>(call.dy.data);
     auto* dx = static_cast<float*>(call.dx.data);
+    const ConvolutionEpilogue epilogue = epilogue_of(call);
     in_parts(f, elements_at_once, taken, stream, [&](const Part& part, std::int64_t n) {
         turn(part.by_steps, dy + n * f.M * f.steps(), part.images, f.M, f.steps(), stream);
         multiply({.c = part.seen,
@@ -79,6 +83,7 @@ inline void convolution_by_rows(const ConvolutionBackwardInput& call, std::int64
                   .stride_c = f.depth()},
                  stream);
         put_back(dx + n * f.C * count(f.in), part.seen, f, part.images, stream);
+        finish_from(n, dx, epilogue, part.images, stream);
     });
 }
 
@@ -107,6 +112,7 @@ inline void convolution_by_rows(const ConvolutionBackwardWeight& call, std::int6
                   .stride_c = f.M / f.groups * f.depth()},
                  stream);
     });
+    add_up_bias(call, taken, stream);
 }
 
 }  // namespace thunder

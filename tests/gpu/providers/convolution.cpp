@@ -6,6 +6,7 @@
 //   convolution [--no-cudnn]
 #include "device/cuda/convolution/convolution.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -103,19 +104,28 @@ struct Calls {
           y(device, bytes(2)),
           dx(device, bytes(0)),
           dweight(device, bytes(1)),
-          dy(device, bytes(2)) {
+          dy(device, bytes(2)),
+          bias(device, static_cast<std::size_t>(f.M) * sizeof(float)),
+          dbias(device, static_cast<std::size_t>(std::max(f.C, f.M)) * sizeof(float)) {
         const auto in = [](const Tensor& t) { return providers::input(t.at(), DType::f32); };
         const auto out = [](const Tensor& t) { return providers::output(t.at(), DType::f32); };
-        forward = {out(y), in(x), in(weight), f};
-        backward_input = {out(dx), in(dy), in(weight), f};
-        backward_weight = {out(dweight), in(dy), in(x), WriteMode::overwrite, f};
+        forward = {.y = out(y), .x = in(x), .weight = in(weight), .form = f};
+        backward_input = {.dx = out(dx), .dy = in(dy), .weight = in(weight), .form = f};
+        backward_weight = {.dweight = out(dweight), .dy = in(dy), .x = in(x), .form = f};
+        // The same with all that follows: residuals are the cotangents, which have the sizes.
+        finished = forward;
+        finished.bias = in(bias);
+        finished.residual = in(dy);
+        finished_input = backward_input;
+        finished_input.bias = in(dbias);
+        finished_input.residual = in(x);
     }
     std::size_t bytes(std::size_t k) const { return static_cast<std::size_t>(elements[k]) * sizeof(float); }
 
-    std::array<std::int64_t, 3> elements;  // of x, the weight, y
-    Tensor x, weight, y, dx, dweight, dy;
-    ConvolutionForward forward;
-    ConvolutionBackwardInput backward_input;
+    std::array<std::int64_t, 3> elements;               // of x, the weight, y
+    Tensor x, weight, y, dx, dweight, dy, bias, dbias;  // dbias: as long as a bias of x, too
+    ConvolutionForward forward, finished;
+    ConvolutionBackwardInput backward_input, finished_input;
     ConvolutionBackwardWeight backward_weight;
 };
 
@@ -125,12 +135,29 @@ bool check(const Case& c, const Provider& provider, bool must, Device& device, S
     const Doubles x = drawn(calls.x, calls.elements[0], generator, stream),
                   weight = drawn(calls.weight, calls.elements[1], generator, stream),
                   dy = drawn(calls.dy, calls.elements[2], generator, stream);
+    const Doubles bias = drawn(calls.bias, c.form.M, generator, stream),
+                  input_bias = drawn(calls.dbias, std::max(c.form.C, c.form.M), generator, stream);
     Doubles y(dy.size()), dx(x.size()), dweight(weight.size());
     for_each_product(c.form, [&](std::int64_t i, std::int64_t k, std::int64_t s) {
         y[s] += x[i] * weight[k];
         dx[i] += dy[s] * weight[k];
         dweight[k] += dy[s] * x[i];
     });
+    const std::int64_t steps = c.form.steps(), elements = count(c.form.in);
+    Doubles finished = y, finished_input = dx, dbias(static_cast<std::size_t>(c.form.M));
+    for (std::size_t k = 0; k < y.size(); ++k) {
+        const auto m = static_cast<std::size_t>(static_cast<std::int64_t>(k) / steps % c.form.M);
+        finished[k] += bias[m] + dy[k];
+        dbias[m] += dy[k];
+    }
+    for (std::size_t k = 0; k < dx.size(); ++k)
+        finished_input[k] +=
+            input_bias[static_cast<std::size_t>(static_cast<std::int64_t>(k) / elements % c.form.C)] + x[k];
+    const auto with_relu = [](Doubles numbers, const Doubles& residual) {
+        for (std::size_t k = 0; k < numbers.size(); ++k)
+            numbers[k] = std::max(numbers[k] - residual[k], 0.0) + residual[k];
+        return numbers;
+    };
     Doubles twice = dweight;
     for (double& number : twice) number *= 2;
     // What is not written is seen.
@@ -170,6 +197,30 @@ bool check(const Case& c, const Provider& provider, bool must, Device& device, S
         "dx", [&] { return provider.input(calls.backward_input, stream); }, calls.dx, dx, true);
     one(
         "dw", [&] { return provider.weight(calls.backward_weight, stream); }, calls.dweight, dweight, true);
+    one(
+        "y + b + r", [&] { return provider.forward(calls.finished, stream); }, calls.y, finished, true);
+    one(
+        "dx + b + r", [&] { return provider.input(calls.finished_input, stream); }, calls.dx, finished_input, true);
+    calls.finished.activation = calls.finished_input.activation = Activation::relu;
+    one(
+        "relu(y + b) + r", [&] { return provider.forward(calls.finished, stream); }, calls.y, with_relu(finished, dy),
+        true);
+    one(
+        "relu(dx + b) + r", [&] { return provider.input(calls.finished_input, stream); }, calls.dx,
+        with_relu(finished_input, x), true);
+    calls.backward_weight.dbias = providers::output(calls.dbias.at(), DType::f32);
+    one(
+        "dw, db", [&] { return provider.weight(calls.backward_weight, stream); }, calls.dweight, dweight, true);
+    {
+        Doubles made = numbers(calls.dbias);
+        made.resize(dbias.size());
+        const double error = distance(dbias, made);
+        good = good && error < tolerance;
+        char text[32];
+        std::snprintf(text, sizeof text, " %.1e", error);
+        line += text;
+    }
+    calls.backward_weight.dbias = {};
     calls.backward_weight.mode = WriteMode::add;
     one(
         "dw added", [&] { return provider.weight(calls.backward_weight, stream); }, calls.dweight, twice, false);

@@ -154,28 +154,33 @@ std::vector<TypesCase> types_of_products() {
              c.expect(4, "c of " + t);
          }},
         {"convolution_forward",
-         "y, x, weight",
-         {"fff", "fbb", "bbb"},
+         "y, x, weight, bias, residual",
+         {"fffff", "fbbff", "bbbbb", "bbbfb"},
          [](const std::string& t, Stream& stream) {
-             T y(t[0], 4, 0), x(t[1], 4, 2), weight(t[2], 1, 3);
-             convolution_forward({.y = y, .x = x, .weight = weight, .form = one_filter}, stream);
-             y.expect(6, "y of " + t);
+             T y(t[0], 4, 0), x(t[1], 4, 2), weight(t[2], 1, 3), bias(t[3], 1, 4), residual(t[4], 4, 5);
+             convolution_forward(
+                 {.y = y, .x = x, .weight = weight, .bias = bias, .residual = residual, .form = one_filter}, stream);
+             y.expect(15, "y of " + t);
          }},
         {"convolution_backward_input",
-         "dx, dy, weight",
-         {"fff", "fbb", "bbb"},
+         "dx, dy, weight, bias, residual",
+         {"fffff", "fbbff", "bbbbb", "bbbfb"},
          [](const std::string& t, Stream& stream) {
-             T dx(t[0], 4, 0), dy(t[1], 4, 2), weight(t[2], 1, 3);
-             convolution_backward_input({.dx = dx, .dy = dy, .weight = weight, .form = one_filter}, stream);
-             dx.expect(6, "dx of " + t);
+             T dx(t[0], 4, 0), dy(t[1], 4, 2), weight(t[2], 1, 3), bias(t[3], 1, 4), residual(t[4], 4, 5);
+             convolution_backward_input(
+                 {.dx = dx, .dy = dy, .weight = weight, .bias = bias, .residual = residual, .form = one_filter},
+                 stream);
+             dx.expect(15, "dx of " + t);
          }},
         {"convolution_backward_weight",
-         "dweight, dy, x",
-         {"fff", "fbb", "bbb"},
+         "dweight, dbias, dy, x",
+         {"ffff", "ffbb", "fbbb", "bbbb"},
          [](const std::string& t, Stream& stream) {
-             T dweight(t[0], 1, 0), dy(t[1], 4, 2), x(t[2], 4, 3);
-             convolution_backward_weight({.dweight = dweight, .dy = dy, .x = x, .form = one_filter}, stream);
+             T dweight(t[0], 1, 0), dbias(t[1], 1, 0), dy(t[2], 4, 2), x(t[3], 4, 3);
+             convolution_backward_weight({.dweight = dweight, .dbias = dbias, .dy = dy, .x = x, .form = one_filter},
+                                         stream);
              dweight.expect(24, "dweight of " + t);
+             dbias.expect(8, "dbias of " + t);
          }},
     };
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions against the sums of their definition in fp64: of every form, however they are computed.
+#include <algorithm>
+
 #include "check.h"
 #include "device/api.h"
 #include "device/cpu/bf16.h"
@@ -92,6 +94,34 @@ const Case cases[] = {
       .before = {1, 0, 1}}},
 };
 
+// The activations' own definitions, in double.
+double activated(Activation activation, double v) {
+    switch (activation) {
+        case Activation::none: return v;
+        case Activation::relu: return v > 0 ? v : 0;
+        case Activation::gelu: return 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)));
+        case Activation::gelu_tanh: return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+        case Activation::silu: return v / (1 + std::exp(-v));
+        case Activation::tanh: return std::tanh(v);
+    }
+    return NAN;
+}
+constexpr Activation activations[] = {Activation::none,      Activation::relu, Activation::gelu,
+                                      Activation::gelu_tanh, Activation::silu, Activation::tanh};
+
+// sums and what follows them; bias and residual may be empty.
+std::vector<double> finished(std::vector<double> sums, std::int64_t channels, std::int64_t elements,
+                             const std::vector<float>& bias, Activation activation,
+                             const std::vector<float>& residual) {
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+        const auto channel = static_cast<std::int64_t>(i) / elements % channels;
+        if (!bias.empty()) sums[i] += static_cast<double>(bias[static_cast<std::size_t>(channel)]);
+        sums[i] = activated(activation, sums[i]);
+        if (!residual.empty()) sums[i] += static_cast<double>(residual[i]);
+    }
+    return sums;
+}
+
 // Calls body(element of x, of the weight, of y) for each product.
 template <typename Body>
 void for_each_product(const ConvolutionForm& f, Body&& body) {
@@ -165,6 +195,48 @@ TEST_P(Convolution, BackwardInput) {
     });
 }
 
+// Each activation with bias and residual, with one of them and with neither. Slopes of activations are 1.13 at most, so
+// that a result is off by little more than its sum, or by the activation's own few units of the last place.
+TEST_P(Convolution, WhatFollowsTheSums) {
+    std::vector<double> of_y(y.size()), of_x(x.size());
+    for_each_product(form, [&](std::int64_t i, std::int64_t k, std::int64_t o) {
+        const auto wk = static_cast<double>(weight[static_cast<std::size_t>(k)]);
+        of_y[static_cast<std::size_t>(o)] += static_cast<double>(x[static_cast<std::size_t>(i)]) * wk;
+        of_x[static_cast<std::size_t>(i)] += static_cast<double>(y[static_cast<std::size_t>(o)]) * wk;
+    });
+    const std::vector<float> forward_bias = random(form.M, 4), input_bias = random(form.C, 5), none;
+    Device device(2);
+    Stream stream(device);
+    const auto data = [](const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); };
+    for (const Activation activation : activations)
+        for (const bool with_bias : {false, true})
+            for (const bool with_residual : {false, true}) {
+                const std::vector<float>&bias = with_bias ? forward_bias : none, &more = with_residual ? y : none;
+                std::vector<float> out(y.size(), NAN);
+                convolution_forward({.y = out.data(),
+                                     .x = x.data(),
+                                     .weight = weight.data(),
+                                     .bias = data(bias),
+                                     .activation = activation,
+                                     .residual = data(more),
+                                     .form = form},
+                                    stream);
+                expect(out, finished(of_y, form.M, form.steps(), bias, activation, more), form.depth());
+                const std::vector<float>&dbias = with_bias ? input_bias : none, &dmore = with_residual ? x : none;
+                out.assign(x.size(), NAN);
+                convolution_backward_input({.dx = out.data(),
+                                            .dy = y.data(),
+                                            .weight = weight.data(),
+                                            .bias = data(dbias),
+                                            .activation = activation,
+                                            .residual = data(dmore),
+                                            .form = form},
+                                           stream);
+                expect(out, finished(of_x, form.C, count(form.in), dbias, activation, dmore),
+                       form.M / form.groups * count(form.window));
+            }
+}
+
 TEST_P(Convolution, BackwardWeight) {
     std::vector<double> sums(weight.size());
     for_each_product(form, [&](std::int64_t i, std::int64_t k, std::int64_t o) {
@@ -180,6 +252,25 @@ TEST_P(Convolution, BackwardWeight) {
             convolution_backward_weight(
                 {.dweight = out.data(), .dy = y.data(), .x = x.data(), .mode = mode, .form = form}, stream);
             expect(out, expected, form.N * form.steps());
+        });
+        std::vector<double> expected_bias(static_cast<std::size_t>(form.M));
+        const std::vector<float> bias_before = random(form.M, 6);
+        for (std::size_t m = 0; m < expected_bias.size(); ++m)
+            expected_bias[m] = mode == WriteMode::add ? static_cast<double>(bias_before[m]) : 0;
+        for (std::size_t o = 0; o < y.size(); ++o)
+            expected_bias[static_cast<std::size_t>(static_cast<std::int64_t>(o) / form.steps() % form.M)] +=
+                static_cast<double>(y[o]);
+        with_threads([&](Stream& stream) {
+            std::vector<float> out = weight, bias = bias_before;
+            convolution_backward_weight({.dweight = out.data(),
+                                         .dbias = bias.data(),
+                                         .dy = y.data(),
+                                         .x = x.data(),
+                                         .mode = mode,
+                                         .form = form},
+                                        stream);
+            expect(out, expected, form.N * form.steps());
+            expect(bias, expected_bias, form.N * form.steps());
         });
     }
 }
@@ -238,25 +329,85 @@ void expect_narrow(const Case& c, const std::vector<float>& x0, const std::vecto
     };
     Device device(2);
     Stream stream(device);
+    // Bias and residual of the result's type, a bias in f32 as well.
+    const std::vector<float> bias0 = random(std::max(form.C, form.M), 4);
+    const std::vector<R> bias = narrowed<R>(bias0), more_y = narrowed<R>(y0), more_x = narrowed<R>(x0);
+    for (const bool wide_bias : {false, true}) {
+        const auto with = [&](std::vector<double> sums, std::int64_t channels, std::int64_t elements,
+                              const std::vector<R>& more) {
+            for (std::size_t i = 0; i < sums.size(); ++i) {
+                const auto m = static_cast<std::size_t>(static_cast<std::int64_t>(i) / elements % channels);
+                sums[i] = activated(Activation::silu, sums[i] + (wide_bias ? value(bias0[m]) : value(bias[m])));
+                sums[i] += value(more[i]);
+            }
+            return sums;
+        };
+        const Input b = wide_bias ? Input(bias0.data()) : Input(bias.data());
+        std::vector<R> made(y.size());
+        convolution_forward({.y = made.data(),
+                             .x = x.data(),
+                             .weight = weight.data(),
+                             .bias = b,
+                             .activation = Activation::silu,
+                             .residual = more_y.data(),
+                             .form = form},
+                            stream);
+        expect_rounded(made, with(of_y, form.M, form.steps(), more_y), form.depth());
+        made.assign(x.size(), R{});
+        convolution_backward_input({.dx = made.data(),
+                                    .dy = y.data(),
+                                    .weight = weight.data(),
+                                    .bias = b,
+                                    .activation = Activation::silu,
+                                    .residual = more_x.data(),
+                                    .form = form},
+                                   stream);
+        expect_rounded(made, with(of_x, form.C, count(form.in), more_x), form.M / form.groups * count(form.window));
+    }
     std::vector<R> made(y.size());
     convolution_forward({.y = made.data(), .x = x.data(), .weight = weight.data(), .form = form}, stream);
     expect_rounded(made, of_y, form.depth());
     made.assign(x.size(), R{});
     convolution_backward_input({.dx = made.data(), .dy = y.data(), .weight = weight.data(), .form = form}, stream);
     expect_rounded(made, of_x, form.M / form.groups * count(form.window));
+    std::vector<double> of_bias(static_cast<std::size_t>(form.M));
+    for (std::size_t o = 0; o < y.size(); ++o)
+        of_bias[static_cast<std::size_t>(static_cast<std::int64_t>(o) / form.steps() % form.M)] += value(y[o]);
     for (const WriteMode mode : {WriteMode::overwrite, WriteMode::add}) {
         made = narrowed<R>(weight0);
-        if (mode == WriteMode::add)
+        std::vector<R> dbias(bias.begin(), bias.begin() + form.M);
+        if (mode == WriteMode::add) {
             for (std::size_t k = 0; k < made.size(); ++k) of_weight[k] += value(made[k]);
-        convolution_backward_weight({.dweight = made.data(), .dy = y.data(), .x = x.data(), .mode = mode, .form = form},
-                                    stream);
+            for (std::size_t m = 0; m < dbias.size(); ++m) of_bias[m] += value(dbias[m]);
+        }
+        convolution_backward_weight(
+            {.dweight = made.data(), .dbias = dbias.data(), .dy = y.data(), .x = x.data(), .mode = mode, .form = form},
+            stream);
         expect_rounded(made, of_weight, form.N * form.steps());
+        expect_rounded(dbias, of_bias, form.N * form.steps());
     }
 }
 
 TEST_P(Convolution, OfNarrowTypes) {
     expect_narrow<bf16, bf16>(GetParam(), x, weight, y);
     expect_narrow<f16, float>(GetParam(), x, weight, y);
+}
+
+// What is no number stays none behind relu, which the library's own would lose: by the library, and as products.
+TEST(FinishedConvolution, ReluOfNoNumber) {
+    for (const std::int64_t images : {4, 1}) {
+        const ConvolutionForm form{
+            .N = images, .C = 16, .M = 16, .in = {1, 9, 9}, .out = {1, 7, 7}, .window = {1, 3, 3}};
+        const std::vector<float> x(static_cast<std::size_t>(form.N * form.C * count(form.in)), NAN),
+            weight = random(form.M * form.depth(), 2);
+        std::vector<float> y(static_cast<std::size_t>(form.N * form.M * form.steps()));
+        Device device(2);
+        Stream stream(device);
+        convolution_forward(
+            {.y = y.data(), .x = x.data(), .weight = weight.data(), .activation = Activation::relu, .form = form},
+            stream);
+        EXPECT_TRUE(std::all_of(y.begin(), y.end(), [](float v) { return std::isnan(v); })) << images;
+    }
 }
 
 // So many elements that each image has its copy in f32 by itself.

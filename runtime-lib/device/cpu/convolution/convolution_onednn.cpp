@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by oneDNN's primitives. As products (linear_onednn.cpp), these run on one thread each: the images are
 // cut into parts, which the threads of the team take as they get to them. The library has its own layouts: a part is
-// brought into it, computed, and brought back, within the caches of one core. A gradient of the weight is the sum of
-// what the parts give, in their order; there are as many of them as threads.
+// brought into it, computed, brought back, and gets what follows the sums, within the caches of one core. The bias is
+// the primitive's own on the way forward, as is its gradient beside that of the weight. Gradients of weight and bias
+// are the sums of what the parts give, in their order; there are as many of them as threads.
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "device/cpu/convolution/providers.h"
@@ -39,8 +41,8 @@ struct Side {
 struct Compiled {
     Primitive primitive{};  // null: not to be used
     Side x{}, y{};
-    Layout weight{};  // as the primitive wants it
-    int weight_argument = 0;
+    Layout weight{}, bias{};  // as the primitive wants it; null: it has no bias
+    int weight_argument = 0, bias_argument = 0;
     const_dnnl_memory_desc_t scratchpad = nullptr;  // the primitive's own
     std::size_t scratchpad_bytes = 0;
 };
@@ -64,6 +66,7 @@ struct Plan {
 
 struct Key {
     Direction direction;
+    bool bias;  // added by the primitive, or its gradient is summed by it
     std::array<std::int64_t, 22> sizes;
     auto operator<=>(const Key&) const = default;
 };
@@ -143,20 +146,21 @@ bool make_reorder(Primitive& reorder, const_dnnl_memory_desc_t from, const_dnnl_
 }
 
 // What the library would use with the layouts of a tag for x and y; null where it has nothing but products.
-Description described(Direction direction, const ConvolutionForm& f, std::int64_t images, dnnl_format_tag_t tag,
-                      const Cache& cache) {
+Description described(Direction direction, bool with_bias, const ConvolutionForm& f, std::int64_t images,
+                      dnnl_format_tag_t tag, const Cache& cache) {
     const Dimensions d(f);
     const auto x_sizes = d.joined({images, f.C}, f.in), y_sizes = d.joined({images, f.M}, f.out);
     const auto w_sizes =
         f.groups == 1 ? d.joined({f.M, f.C}, f.window) : d.joined({f.groups, f.M / f.groups, f.C / f.groups}, f.window);
     const Layout x = with_tag(x_sizes, tag), y = with_tag(y_sizes, tag), w = with_tag(w_sizes, dnnl_format_tag_any);
+    const Layout bias = with_bias ? dense({f.M}) : Layout();
     const Attributes attributes = with_scratchpad();
     constexpr dnnl_alg_kind_t direct = dnnl_convolution_direct;
     const std::int64_t *strides = d.strides.data(), *gaps = d.gaps.data(), *before = d.before.data(),
                        *behind = d.behind.data();
     Description forward, backward;
     if (dnnl_convolution_forward_primitive_desc_create(forward.out(), cache.engine, dnnl_forward_training, direct, x, w,
-                                                       nullptr, y, strides, gaps, before, behind,
+                                                       bias, y, strides, gaps, before, behind,
                                                        attributes) != dnnl_success)
         return {};
     dnnl_status_t status = dnnl_success;
@@ -165,7 +169,7 @@ Description described(Direction direction, const ConvolutionForm& f, std::int64_
             backward.out(), cache.engine, direct, x, w, y, strides, gaps, before, behind, forward, attributes);
     if (direction == Direction::weight)
         status = dnnl_convolution_backward_weights_primitive_desc_create(
-            backward.out(), cache.engine, direct, x, w, nullptr, y, strides, gaps, before, behind, forward, attributes);
+            backward.out(), cache.engine, direct, x, w, bias, y, strides, gaps, before, behind, forward, attributes);
     if (status != dnnl_success) return {};
     Description& made = direction == Direction::forward ? forward : backward;
     const char* implementation = nullptr;
@@ -185,13 +189,14 @@ bool prepare(Side& side, const std::vector<std::int64_t>& sizes, const_dnnl_memo
                        : make_reorder(side.reorder, side.plain, side.wanted, cache);
 }
 
-Compiled compile(Direction direction, const ConvolutionForm& f, std::int64_t images, const Cache& cache) {
+Compiled compile(Direction direction, bool with_bias, const ConvolutionForm& f, std::int64_t images,
+                 const Cache& cache) {
     const Dimensions d(f);
     // Where channels lie side by side, small images are quick; gradients of weights are quicker in blocks.
     const dnnl_format_tag_t side_by_side = d.first == 1 ? dnnl_nhwc : dnnl_ndhwc;
     Description description;
-    if (direction != Direction::weight) description = described(direction, f, images, side_by_side, cache);
-    if (description == nullptr) description = described(direction, f, images, dnnl_format_tag_any, cache);
+    if (direction != Direction::weight) description = described(direction, with_bias, f, images, side_by_side, cache);
+    if (description == nullptr) description = described(direction, with_bias, f, images, dnnl_format_tag_any, cache);
     Compiled compiled;
     if (description == nullptr) return compiled;
     Primitive primitive;
@@ -205,6 +210,8 @@ Compiled compile(Direction direction, const ConvolutionForm& f, std::int64_t ima
     compiled.y.result = forward;
     compiled.y.argument = forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST;
     compiled.weight_argument = direction == Direction::weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
+    compiled.bias_argument = direction == Direction::weight ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS;
+    if (with_bias) compiled.bias = dense({f.M});
     compiled.weight =
         copy_of(asked(direction == Direction::weight ? dnnl_query_diff_weights_md : dnnl_query_weights_md));
     if (!prepare(compiled.x, d.joined({images, f.C}, f.in), asked(input ? dnnl_query_diff_src_md : dnnl_query_src_md),
@@ -247,7 +254,7 @@ bool prepare_weight(Plan& plan, Direction direction, const ConvolutionForm& f, c
     return true;
 }
 
-Plan plan_of(Direction direction, const ConvolutionForm& f, int threads, const Cache& cache) {
+Plan plan_of(Direction direction, bool with_bias, const ConvolutionForm& f, int threads, const Cache& cache) {
     Plan plan;
     plan.threads = threads;
     // Threads share images; products of rows they share of one image, too.
@@ -263,10 +270,10 @@ Plan plan_of(Direction direction, const ConvolutionForm& f, int threads, const C
     const std::int64_t parts = std::min(wanted, f.N);
     plan.images = (f.N + parts - 1) / parts;
     plan.large = f.N - parts * (plan.images - 1);
-    plan.part = compile(direction, f, plan.images, cache);
+    plan.part = compile(direction, with_bias, f, plan.images, cache);
     if (plan.part.primitive == nullptr) return plan;
     if (plan.large < parts) {
-        plan.smaller = compile(direction, f, plan.images - 1, cache);
+        plan.smaller = compile(direction, with_bias, f, plan.images - 1, cache);
         if (plan.smaller.primitive == nullptr || dnnl_memory_desc_equal(plan.part.weight, plan.smaller.weight) == 0)
             return plan;
     }
@@ -280,8 +287,8 @@ Plan plan_of(Direction direction, const ConvolutionForm& f, int threads, const C
 dnnl_status_t execute(
     dnnl_primitive_t primitive, dnnl_stream_t queue, const Cache& cache,
     std::initializer_list<std::pair<int, std::pair<const_dnnl_memory_desc_t, const void*>>> given) noexcept {
-    std::array<Tensor, 4> tensors;
-    std::array<dnnl_exec_arg_t, 4> arguments{};
+    std::array<Tensor, 5> tensors;
+    std::array<dnnl_exec_arg_t, 5> arguments{};
     int count = 0;
     for (const auto& [name, tensor] : given) {
         if (tensor.first == nullptr) continue;
@@ -297,16 +304,17 @@ dnnl_status_t execute(
 // One call, on tensors as the program has them.
 class Run {
   public:
-    Run(Direction direction, const ConvolutionForm& form, Stream& stream) : form_(form), stream_(stream) {
+    Run(Direction direction, bool with_bias, const ConvolutionForm& form, Stream& stream)
+        : form_(form), stream_(stream) {
         if (stream.convolutions() == nullptr) stream.keep_convolutions(new Cache);
         cache_ = static_cast<Cache*>(stream.convolutions());
         const int threads = stream.threads();
-        Key key{direction, {form.N, form.C, form.M, form.groups}};
+        Key key{direction, with_bias, {form.N, form.C, form.M, form.groups}};
         std::size_t at = 4;
         for (const Sizes* sizes : {&form.in, &form.out, &form.window, &form.strides, &form.dilations, &form.before})
             for (const std::int64_t size : *sizes) key.sizes[at++] = size;
         plan_ = &cache_->plans[key];
-        if (plan_->threads != threads) *plan_ = plan_of(direction, form, threads, *cache_);
+        if (plan_->threads != threads) *plan_ = plan_of(direction, with_bias, form, threads, *cache_);
         while (cache_->queues.size() < static_cast<std::size_t>(threads))
             check(dnnl_stream_create(cache_->queues.emplace_back().out(), cache_->engine, dnnl_stream_default_flags),
                   "start");
@@ -334,9 +342,10 @@ class Run {
         tell();
     }
 
-    // All parts; weight(part) is where a part's weight lies, or what it writes of its gradient.
-    template <typename Weight>
-    void compute(const float* x, const float* y, Weight&& weight) {
+    // All parts; weight(part) is where a part's weight lies, or what it writes of its gradient, bias(part) the same of
+    // the bias. finish(first image, images) does what follows the sums of a part.
+    template <typename Weight, typename Bias, typename Finish>
+    void compute(const float* x, const float* y, Weight&& weight, Bias&& bias, Finish&& finish) {
         share_pieces(plan_->parts, plan_->threads, [&](std::int64_t piece, int thread) {
             const bool whole = piece < plan_->large;
             const Compiled& compiled = whole ? plan_->part : plan_->smaller;
@@ -363,9 +372,11 @@ class Run {
                          {{compiled.x.argument, {compiled.x.wanted, used_x}},
                           {compiled.y.argument, {compiled.y.wanted, used_y}},
                           {compiled.weight_argument, {compiled.weight, weight(piece)}},
+                          {compiled.bias_argument, {compiled.bias, bias(piece)}},
                           {DNNL_ARG_SCRATCHPAD, {compiled.scratchpad, mine + compiled.x.bytes + compiled.y.bytes}}}));
             if (compiled.x.result) change(compiled.x, own_x, used_x);
             if (compiled.y.result) change(compiled.y, own_y, used_y);
+            finish(first, whole ? plan_->images : plan_->images - 1);
         });
         tell();
     }
@@ -392,8 +403,9 @@ const float* numbers(const void* data) {
 
 // The way forward, and the gradient of the input: images by the weight.
 bool by_weight(Direction direction, const ConvolutionForm& form, const void* x, const void* y, const void* weight,
-               Stream& stream) {
-    Run run(direction, form, stream);
+               ConvolutionEpilogue epilogue, Stream& stream) {
+    const float* bias = direction == Direction::forward ? std::exchange(epilogue.bias, nullptr) : nullptr;
+    Run run(direction, bias != nullptr, form, stream);
     if (run.refused()) return false;
     const float* used = numbers(weight);
     std::byte* own = run.take(run.weight_as_it_is() ? 0 : run.weight_bytes());
@@ -401,34 +413,55 @@ bool by_weight(Direction direction, const ConvolutionForm& form, const void* x, 
         run.change_weight(numbers(weight), reinterpret_cast<float*>(own));
         used = reinterpret_cast<const float*>(own);
     }
-    run.compute(numbers(x), numbers(y), [&](std::int64_t) { return used; });
+    auto* const result = const_cast<float*>(numbers(direction == Direction::forward ? y : x));
+    run.compute(
+        numbers(x), numbers(y), [&](std::int64_t) { return used; }, [&](std::int64_t) { return bias; },
+        [&](std::int64_t first, std::int64_t images) {
+            if (epilogue.any())
+                finish_rows(result, epilogue, first * epilogue.channels, (first + images) * epilogue.channels);
+        });
     return true;
 }
 
 }  // namespace
 
 bool convolution(const ConvolutionForward& call, Stream& stream) {
-    return by_weight(Direction::forward, call.form, call.x.data, call.y.data, call.weight.data, stream);
+    return by_weight(Direction::forward, call.form, call.x.data, call.y.data, call.weight.data, epilogue_of(call),
+                     stream);
 }
 
 bool convolution(const ConvolutionBackwardInput& call, Stream& stream) {
-    return by_weight(Direction::input, call.form, call.dx.data, call.dy.data, call.weight.data, stream);
+    return by_weight(Direction::input, call.form, call.dx.data, call.dy.data, call.weight.data, epilogue_of(call),
+                     stream);
 }
 
 bool convolution(const ConvolutionBackwardWeight& call, Stream& stream) {
     const ConvolutionForm& form = call.form;
-    Run run(Direction::weight, form, stream);
+    Run run(Direction::weight, static_cast<bool>(call.dbias), form, stream);
     if (run.refused()) return false;
     const bool add = call.mode == WriteMode::add;
+    auto* dbias = static_cast<float*>(call.dbias.data);
     auto* dweight = static_cast<float*>(call.dweight.data);
     const auto parts = static_cast<std::size_t>(run.parts());
     // What each part gives, in the primitive's layout; their sum, which is the first of them, is brought into the
     // program's, beside what is there where it is added to.
     const std::size_t bytes = run.weight_bytes(), plain = aligned(static_cast<std::size_t>(form.M * form.depth()) * 4);
-    std::byte* const own = run.take(parts * bytes + (add ? plain : 0));
+    const std::size_t bias_bytes = dbias == nullptr ? 0 : aligned(static_cast<std::size_t>(form.M) * sizeof(float));
+    const std::size_t biases = parts * bytes + (add ? plain : 0);
+    std::byte* const own = run.take(biases + parts * bias_bytes);
     const auto of_part = [&](std::size_t part) { return reinterpret_cast<float*>(own + part * bytes); };
-    run.compute(numbers(call.x.data), numbers(call.dy.data),
-                [&](std::int64_t part) { return of_part(static_cast<std::size_t>(part)); });
+    const auto bias_of_part = [&](std::int64_t part) {
+        return reinterpret_cast<float*>(own + biases + static_cast<std::size_t>(part) * bias_bytes);
+    };
+    run.compute(
+        numbers(call.x.data), numbers(call.dy.data),
+        [&](std::int64_t part) { return of_part(static_cast<std::size_t>(part)); }, bias_of_part,
+        [](std::int64_t, std::int64_t) {});
+    for (std::int64_t m = 0; dbias != nullptr && m < form.M; ++m) {
+        float total = add ? dbias[m] : 0.0F;
+        for (std::int64_t part = 0; part < run.parts(); ++part) total += bias_of_part(part)[m];
+        dbias[m] = total;
+    }
     float* const sum = of_part(0);
     if (parts > 1)
         parallel_rows(static_cast<std::int64_t>(bytes / sizeof(float)), static_cast<std::int64_t>(parts),

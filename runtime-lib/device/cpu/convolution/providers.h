@@ -2,9 +2,12 @@
 // Who computes convolutions of f32 on a CPU.
 #pragma once
 
-#include "device/api.h"
+#include "device/convolution/epilogue.h"
 
 namespace thunder {
+
+// What follows the sums of some channels of images, rows of `result` from `begin` to `end`, on the calling thread.
+void finish_rows(float* result, const ConvolutionEpilogue& epilogue, std::int64_t begin, std::int64_t end);
 
 // As products: what the window sees is the rows of a matrix, one for each step of each image, in the workspace.
 namespace by_rows {

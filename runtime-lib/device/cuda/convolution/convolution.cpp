@@ -67,7 +67,7 @@ void compute(const Call& call, bool f32, Stream& stream) {
         call, stream, [&](const Call& widened, std::size_t taken) { compute_f32(widened, true, taken, stream); },
         [](const ConvolutionForm& form) {
             const auto weight = static_cast<std::size_t>(form.M * form.depth()) * sizeof(float);
-            return std::max(bytes_of_parts(form, elements_at_once), weight);
+            return std::max({bytes_of_parts(form, elements_at_once), weight, bytes_to_add_up(form.N, form.M)});
         });
 }
 

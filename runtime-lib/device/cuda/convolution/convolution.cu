@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "device/convolution/by_rows.h"
 #include "device/convolution/widened.h"
 #include "device/cuda/convolution/convolution.cuh"
@@ -26,6 +28,11 @@ std::int64_t blocks_of(std::int64_t elements) {
     return (elements + 255) / 256;
 }
 
+// Blocks that share the images of a channel: with a few dozen channels they fill a GPU.
+std::int64_t parts_of_images(std::int64_t images) {
+    return std::min<std::int64_t>(images, 32);
+}
+
 }  // namespace
 
 void see(float* rows, const float* x, const ConvolutionForm& form, std::int64_t images, Stream& stream) {
@@ -42,6 +49,26 @@ void put_back(float* x, const float* rows, const ConvolutionForm& form, std::int
 void turn(float* to, const float* from, std::int64_t images, std::int64_t rows, std::int64_t columns, Stream& stream) {
     launch("convolution_turn", bundled::bundled_convolution_turn, blocks_of(images * rows * columns), 256, stream, to,
            from, images, rows, columns);
+}
+
+void finish(float* result, const ConvolutionEpilogue& e, std::int64_t images, Stream& stream) {
+    const std::int64_t rows = images * e.channels;
+    launch("convolution_finish", bundled::bundled_convolution_finish, blocks_of(rows * e.elements), 256, stream, result,
+           e.bias, e.residual, rows, e.channels, e.elements, static_cast<int>(e.activation));
+}
+
+void add_up_channels(float* sums, const float* dy, std::int64_t images, std::int64_t channels, std::int64_t elements,
+                     WriteMode mode, std::size_t taken, Stream& stream) {
+    const std::int64_t parts = parts_of_images(images);
+    auto* partials = reinterpret_cast<float*>(stream.workspace(taken + bytes_to_add_up(images, channels)) + taken);
+    launch("convolution_add_up", bundled::bundled_convolution_add_up, parts * channels, 256, stream, partials, dy,
+           images, channels, elements, parts);
+    launch("convolution_add_parts", bundled::bundled_convolution_add_parts, blocks_of(channels), 256, stream, sums,
+           partials, channels, parts, mode == WriteMode::add);
+}
+
+std::size_t bytes_to_add_up(std::int64_t images, std::int64_t channels) {
+    return static_cast<std::size_t>(parts_of_images(images) * channels) * sizeof(float);
 }
 
 void add_to(float* to, const float* from, std::int64_t elements, Stream& stream) {

@@ -2,6 +2,7 @@
 // Images as rows of what a window sees at each step, and back: a thread for each element that is written.
 #pragma once
 
+#include "device/cuda/kernels/activate.h"
 #include "device/cuda/kernels/bundled.h"
 
 namespace thunder::bundled {
@@ -66,6 +67,44 @@ THUNDER_KERNEL(256)
 bundled_convolution_add_to(Global<float> to, Global<const float> from, std::int64_t elements) {
     const std::int64_t at = global_index<256>();
     if (at < elements) to[at] = to[at] + from[at];
+}
+
+// result = activation(result + bias) + residual, over rows of `elements`, a channel of an image each.
+THUNDER_KERNEL(256)
+bundled_convolution_finish(Global<float> result, Global<const float> bias, Global<const float> residual,
+                           std::int64_t rows, std::int64_t channels, std::int64_t elements, int activation) {
+    const std::int64_t at = global_index<256>();
+    if (at >= rows * elements) return;
+    float value = result[at];
+    if (bias) value += bias[at / elements % channels];
+    value = activate(value, activation);
+    if (residual) value += residual[at];
+    result[at] = value;
+}
+
+// A block for each channel of every `parts`-th image: what it adds up of them, partials[part, channel].
+THUNDER_KERNEL(256)
+bundled_convolution_add_up(Global<float> partials, Global<const float> dy, std::int64_t images, std::int64_t channels,
+                           std::int64_t elements, std::int64_t parts) {
+    THUNDER_SHARED(float, shared, 8);
+    const std::int64_t channel = block_index() % channels, part = block_index() / channels;
+    float sum = 0.0F;
+    for (std::int64_t n = part; n < images; n += parts)
+        for (std::int64_t i = thread_index(); i < elements; i += 256)
+            sum += dy[(n * channels + channel) * elements + i];
+    sum = block_sum<256>(sum, shared);
+    if (thread_index() == 0) partials[part * channels + channel] = sum;
+}
+
+// The sum of the parts, in their order.
+THUNDER_KERNEL(256)
+bundled_convolution_add_parts(Global<float> sums, Global<const float> partials, std::int64_t channels,
+                              std::int64_t parts, bool add) {
+    const std::int64_t channel = global_index<256>();
+    if (channel >= channels) return;
+    float sum = add ? sums[channel] : 0.0F;
+    for (std::int64_t p = 0; p < parts; ++p) sum += partials[p * channels + channel];
+    sums[channel] = sum;
 }
 
 template <typename T>

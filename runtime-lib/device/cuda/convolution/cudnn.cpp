@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions by cuDNN, through its frontend's headers: a graph of one node for each form of a call, made when it is
-// first met and kept.
+// Convolutions by cuDNN, through its frontend's headers: a graph for each form of a call, made when it is first met and
+// kept: of the convolution with the bias and the residual behind it, where cuDNN has a plan for that, else of the
+// convolution alone, which a kernel finishes. Activations are that kernel's, as all others of a program.
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "device/convolution/epilogue.h"
 #include "device/cuda/convolution/convolution.h"
 #include "device/describe.h"
 #include "support/text.h"
@@ -24,12 +28,12 @@ namespace {
 namespace fe = cudnn_frontend;
 
 enum class ConvolutionPass : std::uint8_t { forward, input, weight };
-enum ConvolutionUid : std::int64_t { uid_x = 1, uid_weight, uid_y };
+enum ConvolutionUid : std::int64_t { uid_x = 1, uid_weight, uid_y, uid_bias, uid_residual };
 
-// What a graph depends on: the pass, whether tensor cores may round, and the form.
+// What a graph depends on: the pass, whether tensor cores may round, what it adds, and the form.
 struct ConvolutionKey {
     ConvolutionPass pass;
-    bool tf32;
+    bool tf32, bias, residual;
     std::array<std::int64_t, 22> sizes;
     auto operator<=>(const ConvolutionKey&) const = default;
 };
@@ -79,21 +83,40 @@ Attributes attributes_of(const ConvolutionSizes& sizes) {
     return attributes;
 }
 
-std::shared_ptr<fe::graph::Graph> convolution_graph(ConvolutionPass pass, const ConvolutionSizes& sizes) {
+// sums + bias, then + residual, which are of `like`'s dimensions, the bias by channel.
+cudnn::Tensor with_additions(fe::graph::Graph& graph, cudnn::Tensor sums, bool bias, bool residual,
+                             const std::vector<std::int64_t>& like) {
+    const auto add = [&](const fe::graph::Tensor_attributes& more) {
+        sums = graph.pointwise(sums, graph.tensor(more),
+                               fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
+    };
+    std::vector<std::int64_t> channels(like.size(), 1);
+    channels[1] = like[1];
+    // Sums that are no tensor of the call have the layout of those that are; those of dy do not follow from it.
+    const auto dense = dense_tensor("sums", uid_y, like);
+    if (bias || residual) sums->set_dim(dense.get_dim()).set_stride(dense.get_stride());
+    if (bias) add(dense_tensor("bias", uid_bias, channels));
+    if (residual) add(dense_tensor("residual", uid_residual, like));
+    return sums;
+}
+
+std::shared_ptr<fe::graph::Graph> convolution_graph(const ConvolutionKey& key, const ConvolutionSizes& sizes) {
     auto graph = cudnn::new_graph(DType::f32);
     const auto x = dense_tensor("x", uid_x, sizes.x), weight = dense_tensor("weight", uid_weight, sizes.weight),
                y = dense_tensor("y", uid_y, sizes.y);
-    switch (pass) {
-        case ConvolutionPass::forward:
-            cudnn::set_output(graph->conv_fprop(graph->tensor(x), graph->tensor(weight),
-                                                attributes_of<fe::graph::Conv_fprop_attributes>(sizes)),
-                              y);
+    switch (key.pass) {
+        case ConvolutionPass::forward: {
+            auto sums = graph->conv_fprop(graph->tensor(x), graph->tensor(weight),
+                                          attributes_of<fe::graph::Conv_fprop_attributes>(sizes));
+            cudnn::set_output(with_additions(*graph, sums, key.bias, key.residual, sizes.y), y);
             break;
-        case ConvolutionPass::input:
-            cudnn::set_output(graph->conv_dgrad(graph->tensor(y), graph->tensor(weight),
-                                                attributes_of<fe::graph::Conv_dgrad_attributes>(sizes)),
-                              x);
+        }
+        case ConvolutionPass::input: {
+            auto sums = graph->conv_dgrad(graph->tensor(y), graph->tensor(weight),
+                                          attributes_of<fe::graph::Conv_dgrad_attributes>(sizes));
+            cudnn::set_output(with_additions(*graph, sums, key.bias, key.residual, sizes.x), x);
             break;
+        }
         case ConvolutionPass::weight:
             cudnn::set_output(graph->conv_wgrad(graph->tensor(y), graph->tensor(x),
                                                 attributes_of<fe::graph::Conv_wgrad_attributes>(sizes)),
@@ -122,15 +145,28 @@ bool aligned(const void* data) {
     return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
 }
 
-// A pass by its graph, where cuDNN has one for it. Of x, weight and y it writes the one that the pass is of.
+// Where the tensors of a pass lie; of x, weight and y it writes the one that it is of.
+struct ConvolutionTensors {
+    const void *x, *weight, *y, *bias = nullptr, *residual = nullptr;
+
+    bool all_aligned() const {
+        return aligned(x) && aligned(weight) && aligned(y) && aligned(bias) && aligned(residual);
+    }
+};
+
+// A pass by its graph, where cuDNN has one for it. `told`: that it has none is worth a note.
 template <typename Call>
-bool run_convolution(ConvolutionPass pass, const char* name, const Call& call, const void* x, const void* weight,
-                     const void* y, bool exact, Stream& stream) {
-    if (!aligned(x) || !aligned(weight) || !aligned(y)) return false;
+bool run_convolution(ConvolutionPass pass, const char* name, const Call& call, const ConvolutionTensors& tensors,
+                     bool exact, bool told, Stream& stream) {
+    if (!tensors.all_aligned()) return false;
     const ConvolutionForm& form = call.form;
     if (stream.convolutions() == nullptr) stream.keep_convolutions(new cudnn::Cache<ConvolutionKey>);
     auto& cache = *static_cast<cudnn::Cache<ConvolutionKey>*>(stream.convolutions());
-    ConvolutionKey key{pass, exact || stream.device().options().tf32, {form.N, form.C, form.M, form.groups}};
+    ConvolutionKey key{pass,
+                       exact || stream.device().options().tf32,
+                       tensors.bias != nullptr,
+                       tensors.residual != nullptr,
+                       {form.N, form.C, form.M, form.groups}};
     std::size_t at = 4;
     for (const Sizes* sizes : {&form.in, &form.out, &form.window, &form.strides, &form.dilations, &form.before})
         for (const std::int64_t size : *sizes) key.sizes[at++] = size;
@@ -138,46 +174,68 @@ bool run_convolution(ConvolutionPass pass, const char* name, const Call& call, c
     if (is_new) {
         std::string refusal;
         found->second = cudnn::plan_of(
-            [&] { return convolution_graph(pass, ConvolutionSizes(form)); },
+            [&] { return convolution_graph(key, ConvolutionSizes(form)); },
             [&](fe::graph::Graph& graph) { return choose_plan(graph, cache.handle, key.tf32); }, refusal);
-        if (found->second.graph == nullptr)
+        if (told && found->second.graph == nullptr)
             std::fprintf(stderr,
                          "note: cuDNN has no plan for %s %s%s%s; products of rows compute it, which are slower\n", name,
                          describe(call).c_str(), refusal.empty() ? "" : ": ", refusal.c_str());
     }
     if (found->second.graph == nullptr) return false;
-    cudnn::execute(
-        found->second, cache.handle,
-        {{uid_x, const_cast<void*>(x)}, {uid_weight, const_cast<void*>(weight)}, {uid_y, const_cast<void*>(y)}},
-        stream);
+    std::unordered_map<std::int64_t, void*> places = {{uid_x, const_cast<void*>(tensors.x)},
+                                                      {uid_weight, const_cast<void*>(tensors.weight)},
+                                                      {uid_y, const_cast<void*>(tensors.y)}};
+    if (key.bias) places[uid_bias] = const_cast<void*>(tensors.bias);
+    if (key.residual) places[uid_residual] = const_cast<void*>(tensors.residual);
+    cudnn::execute(found->second, cache.handle, std::move(places), stream);
+    return true;
+}
+
+// The same with what follows the sums.
+template <typename Call>
+bool run_and_finish(ConvolutionPass pass, const char* name, const Call& call, ConvolutionTensors tensors, float* result,
+                    bool exact, Stream& stream) {
+    const ConvolutionEpilogue epilogue = epilogue_of(call);
+    if (epilogue.any() && epilogue.activation == Activation::none) {
+        ConvolutionTensors all = tensors;
+        all.bias = epilogue.bias;
+        all.residual = epilogue.residual;
+        if (run_convolution(pass, name, call, all, exact, false, stream)) return true;
+    }
+    if (!run_convolution(pass, name, call, tensors, exact, true, stream)) return false;
+    finish_from(0, result, epilogue, call.form.N, stream);
     return true;
 }
 
 }  // namespace
 
 bool cudnn_convolution(const ConvolutionForward& c, bool exact, std::size_t, Stream& stream) {
-    return run_convolution(ConvolutionPass::forward, "convolution_forward", c, c.x.data, c.weight.data, c.y.data, exact,
-                           stream);
+    return run_and_finish(ConvolutionPass::forward, "convolution_forward", c, {c.x.data, c.weight.data, c.y.data},
+                          static_cast<float*>(c.y.data), exact, stream);
 }
 
 bool cudnn_convolution(const ConvolutionBackwardInput& c, bool exact, std::size_t, Stream& stream) {
-    return run_convolution(ConvolutionPass::input, "convolution_backward_input", c, c.dx.data, c.weight.data, c.dy.data,
-                           exact, stream);
+    return run_and_finish(ConvolutionPass::input, "convolution_backward_input", c,
+                          {c.dx.data, c.weight.data, c.dy.data}, static_cast<float*>(c.dx.data), exact, stream);
 }
 
 bool cudnn_convolution(const ConvolutionBackwardWeight& c, bool exact, std::size_t taken, Stream& stream) {
     const ConvolutionForm& form = c.form;
-    if (c.mode == WriteMode::overwrite)
-        return run_convolution(ConvolutionPass::weight, "convolution_backward_weight", c, c.x.data, c.dweight.data,
-                               c.dy.data, exact, stream);
-    // Graphs do not add to what is there: the gradient is written beside it.
-    const std::int64_t elements = form.M * form.depth();
-    auto* const beside =
-        reinterpret_cast<float*>(stream.workspace(taken + static_cast<std::size_t>(elements) * sizeof(float)) + taken);
-    if (!run_convolution(ConvolutionPass::weight, "convolution_backward_weight", c, c.x.data, beside, c.dy.data, exact,
-                         stream))
-        return false;
-    add_to(static_cast<float*>(c.dweight.data), beside, elements, stream);
+    const auto run = [&](const void* dweight) {
+        return run_convolution(ConvolutionPass::weight, "convolution_backward_weight", c,
+                               {c.x.data, dweight, c.dy.data}, exact, true, stream);
+    };
+    if (c.mode == WriteMode::overwrite) {
+        if (!run(c.dweight.data)) return false;
+    } else {
+        // Graphs do not add to what is there: the gradient is written beside it.
+        const std::int64_t elements = form.M * form.depth();
+        auto* const beside = reinterpret_cast<float*>(
+            stream.workspace(taken + static_cast<std::size_t>(elements) * sizeof(float)) + taken);
+        if (!run(beside)) return false;
+        add_to(static_cast<float*>(c.dweight.data), beside, elements, stream);
+    }
+    add_up_bias(c, taken, stream);
     return true;
 }
 
