@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of the runtime API: who computes them.
 #include <algorithm>
+#include <type_traits>
 
 #include "device/api.h"
 #include "device/call_types.h"
@@ -20,6 +21,8 @@ void compute_f32(const Call& call, std::size_t taken, Stream& stream) {
 #ifdef THUNDER_PRODUCTS_ONEDNN
     if (products_by_library() && onednn::convolution(call, stream)) return;
 #endif
+    if constexpr (std::is_same_v<Call, ConvolutionBackwardWeight>)
+        if (by_channel::convolution(call, taken, stream)) return;
     by_rows::convolution(call, taken, stream);
 }
 
@@ -30,7 +33,9 @@ void compute(const char* name, const Call& call, bool f32, Stream& stream) {
     if (f32) return compute_f32(call, 0, stream);
     convolution_widened(
         call, stream, [&](const Call& widened, std::size_t taken) { compute_f32(widened, taken, stream); },
-        by_rows::workspace_bytes);
+        [&](const ConvolutionForm& form) {
+            return std::max(by_rows::workspace_bytes(form), by_channel::workspace_bytes(form, stream.threads()));
+        });
 }
 
 }  // namespace

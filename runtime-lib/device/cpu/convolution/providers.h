@@ -18,6 +18,13 @@ void convolution(const ConvolutionBackwardWeight& call, std::size_t taken, Strea
 std::size_t workspace_bytes(const ConvolutionForm& form);
 }  // namespace by_rows
 
+// Filters that see one channel each: the gradient of the weight alone, behind `taken` bytes of the workspace that are
+// in use, of so many more. False, and nothing is written, where that is not its form.
+namespace by_channel {
+bool convolution(const ConvolutionBackwardWeight& call, std::size_t taken, Stream& stream);
+std::size_t workspace_bytes(const ConvolutionForm& form, int threads);
+}  // namespace by_channel
+
 // By the library's own primitives; false, and nothing is written, where these are no quicker than products of rows.
 namespace onednn {
 bool convolution(const ConvolutionForward& call, Stream& stream);
