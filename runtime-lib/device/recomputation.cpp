@@ -31,7 +31,7 @@ Input as_read(const Output& tensor) {
 double activated(Activation activation, double x) {
     switch (activation) {
         case Activation::none: return x;
-        case Activation::relu: return x > 0 ? x : 0;
+        case Activation::relu: return x < 0 ? 0 : x;
         case Activation::gelu: return x * 0.5 * std::erfc(-x * std::numbers::sqrt2 / 2);
         case Activation::gelu_tanh:
             return 0.5 * x * (1 + std::tanh(std::sqrt(2 * std::numbers::inv_pi) * (x + 0.044715 * x * x * x)));

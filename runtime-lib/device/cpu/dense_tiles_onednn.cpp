@@ -74,9 +74,8 @@ DenseTiles::Plan DenseTiles::plan_of(const Product& p, bool widened, int threads
     plan.gathers_a = widened || (p.transpose_a ? l.rows < p.m || p.ld_a != p.m : l.terms < p.k || p.ld_a != p.k);
     plan.gathers_b = widened || (p.transpose_b ? l.terms < p.k || p.ld_b != p.k : l.columns < p.n || p.ld_b != p.n);
     // A sum in a narrow type would be rounded after each of its parts.
-    plan.direct = direct && l.columns == p.n && p.ld_c == p.n && exact(p.activation) &&
-                  (!p.residual || p.ld_residual == p.n) &&
-                  (l.terms == p.k || (p.c.dtype == DType::f32 && p.activation == Activation::none && !p.residual));
+    plan.direct = direct && l.columns == p.n && p.ld_c == p.n && p.activation == Activation::none &&
+                  (!p.residual || p.ld_residual == p.n) && (l.terms == p.k || (p.c.dtype == DType::f32 && !p.residual));
     if (plan.gathers_a) plan.a_bytes = whole_lines(l.rows * l.terms, multiplied);
     if (plan.gathers_b) plan.b_bytes = whole_lines(l.columns * l.terms, multiplied);
     if (!plan.direct) plan.c_bytes = whole_lines(l.rows * l.columns, DType::f32);
@@ -97,7 +96,6 @@ DenseTiles::Plan DenseTiles::plan_of(const Product& p, bool widened, int threads
                     if (plan.direct) {
                         part.c = p.c;
                         part.accumulate = k > 0 || p.accumulate;
-                        part.activation = p.activation;
                         part.residual = p.residual;
                         part.ld_residual = p.ld_residual;
                         if (k == 0) part.bias = p.bias;
@@ -143,7 +141,8 @@ dnnl_status_t DenseTiles::compute(const Plan& plan, std::size_t at, const Produc
     if (!plan.direct) {
         Product of_matrix = call;
         of_matrix.c = c;
-        finish_tile(of_matrix, tile.i, tile.j, tile.rows, tile.columns, reinterpret_cast<const float*>(sums));
+        finish_tile(of_matrix, tile.i, tile.j, tile.rows, tile.columns, reinterpret_cast<const float*>(sums),
+                    tile.columns);
     }
     return dnnl_success;
 }

@@ -204,18 +204,18 @@ void apply_epilogue(const Output& c, std::int64_t ld_c, const Input& source, std
 }
 
 void finish_tile(const Product& p, std::int64_t first_row, std::int64_t first_column, std::int64_t rows,
-                 std::int64_t columns, const float* sums) {
+                 std::int64_t columns, const float* sums, std::int64_t ld) {
     float made[piece_elements], read[piece_elements], biases[piece_elements];
     const bool as_it_is = !p.bias && !p.residual && !p.accumulate && p.activation == Activation::none;
     for (std::int64_t i = 0; i < rows; ++i) {
         if (as_it_is) {
-            store_elements(p.c, (first_row + i) * p.ld_c + first_column, sums + i * columns, columns);
+            store_elements(p.c, (first_row + i) * p.ld_c + first_column, sums + i * ld, columns);
             continue;
         }
         for (std::int64_t j = 0; j < columns; j += piece_elements) {
             const std::int64_t n = std::min(piece_elements, columns - j);
             const std::int64_t row = first_row + i, column = first_column + j, at = row * p.ld_c + column;
-            finish_elements(made, sums + i * columns + j, elements(p.bias, column, n, biases), p.activation,
+            finish_elements(made, sums + i * ld + j, elements(p.bias, column, n, biases), p.activation,
                             elements(p.residual, row * p.ld_residual + column, n, read), n);
             if (p.accumulate)
                 finish_elements(made, made, nullptr, Activation::none, elements(as_input(p.c), at, n, read), n);

@@ -27,11 +27,17 @@ struct Part {
     std::size_t packed = 0;  // where b begins in its packed form, in bytes
 };
 
+// Where a tile lies in c.
+struct TilePlace {
+    std::int64_t i = 0, j = 0, rows = 0, columns = 0;
+};
+
 // A product as it is executed.
 struct Plan {
-    int threads = 0;             // of the team that it was made for
-    std::vector<Part> parts{};   // of the first tile, of the second ...
-    std::int64_t tiles = 0;      // 0: refused
+    int threads = 0;            // of the team that it was made for
+    std::vector<Part> parts{};  // of the first tile, of the second ...
+    std::int64_t tiles = 0;     // 0: refused
+    std::vector<TilePlace> places{};
     std::size_t scratchpad = 0;  // bytes for each thread
     std::size_t packed = 0;      // bytes of b in the library's order; 0: b is read where it lies
 };
@@ -101,11 +107,15 @@ Tiles tiles_of(const Product& p, int threads, bool packed) {
 // taken in pieces: it would be rounded after each.
 std::int64_t piece_of_sum(const Product& p) {
     constexpr std::int64_t piece = 768;
-    if (p.transpose_a || p.transpose_b || p.batch != 1 || p.k < 3 * piece / 2 || is_narrow(p.c.dtype) ||
-        p.activation != Activation::none) {
+    if (p.transpose_a || p.transpose_b || p.batch != 1 || p.k < 3 * piece / 2 || is_narrow(p.c.dtype)) {
         return std::max<std::int64_t>(p.k, 1);
     }
     return parts_of(parts_of(p.k, parts_of(p.k, piece)), 64) * 64;
+}
+
+// Whether activation and residual follow a tile's sums, which lie in c: as long as it is in the core's cache.
+bool finishes_tiles(const Product& p) {
+    return p.activation != Activation::none && p.c.dtype == DType::f32 && !p.accumulate;
 }
 
 // The product in tiles, and each tile's sum in pieces; without tiles where the library refuses one of them. In the
@@ -123,6 +133,10 @@ Plan plan_of(const Product& p, int threads, bool packed, Cache& cache) {
                     of_part.m = std::min(tiles.rows, p.m - i);
                     of_part.n = std::min(tiles.columns, p.n - j);
                     of_part.k = std::min(piece, p.k - k);
+                    if (finishes_tiles(p)) {
+                        of_part.residual = {};
+                        of_part.activation = Activation::none;
+                    }
                     if (k > 0) {
                         of_part.bias = of_part.residual = {};
                         of_part.accumulate = true;
@@ -140,6 +154,7 @@ Plan plan_of(const Product& p, int threads, bool packed, Cache& cache) {
                     plan.packed += compiled.packed_bytes;
                 }
                 ++plan.tiles;
+                plan.places.push_back({i, j, std::min(tiles.rows, p.m - i), std::min(tiles.columns, p.n - j)});
             }
         }
     }
@@ -212,6 +227,8 @@ bool product(const Product& call, Stream& stream) {
         plan.scratchpad == 0 ? nullptr : stream.provider_scratch(plan.scratchpad * static_cast<std::size_t>(threads));
     const std::byte* packed = plan.packed == 0 ? nullptr : packed_b(plan, call, held, cache);
     const std::size_t parts = plan.parts.size() / static_cast<std::size_t>(plan.tiles);
+    Product behind = call;  // what follows the sums
+    behind.bias = {};
     std::atomic<dnnl_status_t> failure = dnnl_success;  // the first
     share_pieces(plan.tiles, threads, [&](std::int64_t tile, int thread) {
         const auto me = static_cast<std::size_t>(thread);
@@ -228,6 +245,10 @@ bool product(const Product& call, Stream& stream) {
             dnnl_status_t before = dnnl_success;
             if (status != dnnl_success) failure.compare_exchange_strong(before, status, std::memory_order_relaxed);
         }
+        if (!finishes_tiles(call)) return;
+        const TilePlace& at = plan.places[static_cast<std::size_t>(tile)];
+        finish_tile(behind, at.i, at.j, at.rows, at.columns,
+                    static_cast<const float*>(advanced(call.c, at.i * call.ld_c + at.j).data), call.ld_c);
     });
     check(failure.load(std::memory_order_relaxed), "compute a product");
     return true;

@@ -43,12 +43,6 @@ Key key_of(const Product& p, bool packed) {
                 in_key(p.c) << 18U | in_key(p.bias) << 20U | in_key(p.residual) << 22U | (packed ? 1U << 24U : 0U)};
 }
 
-// oneDNN's own elementwise functions are used where they are exact; ours follow the product otherwise, so that the way
-// forward and the backward pass evaluate one and the same function.
-bool exact(Activation activation) {
-    return activation == Activation::none || activation == Activation::relu;
-}
-
 namespace {
 
 Layout matrix(dnnl_data_type_t type, std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t row,
@@ -102,7 +96,7 @@ void compile_pack(Compiled& compiled, Layout given, const_dnnl_memory_desc_t wan
 
 Compiled compile(const Product& p, bool packed, const Engine& engine) {
     Compiled compiled;
-    if (!exact(p.activation)) return compiled;
+    if (p.activation != Activation::none) return compiled;
     // Strides are those of the whole matrix for its tiles too, also for one of a single row or column, where nothing is
     // read by them.
     Layout a =
@@ -116,8 +110,6 @@ Compiled compile(const Product& p, bool packed, const Engine& engine) {
     constexpr const char* describe = "describe a product";
     PostOps after;
     check(dnnl_post_ops_create(after.out()), describe);
-    if (p.activation == Activation::relu)
-        check(dnnl_post_ops_append_eltwise(after, dnnl_eltwise_relu, 0.0F, 0.0F), describe);
     if (p.accumulate) check(dnnl_post_ops_append_sum(after, 1.0F, 0, dnnl_data_type_undef), describe);
     // where the residual's rows lie as far apart as c's, oneDNN reads it while it writes c
     if (p.residual) {
@@ -141,7 +133,7 @@ Compiled compile(const Product& p, bool packed, const Engine& engine) {
     const char* implementation = nullptr;
     check(dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, static_cast<void*>(&implementation)),
           describe);
-    const bool plain = !p.bias && !p.residual && p.activation == Activation::none;
+    const bool plain = !p.bias && !p.residual;
     // its generic loops are slower than a fast product and a kernel after it
     if (!plain && std::string_view(implementation).find("ref") != std::string_view::npos) return compiled;
 

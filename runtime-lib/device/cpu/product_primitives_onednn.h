@@ -64,7 +64,9 @@ struct Library {
 };
 
 // What there is for a product or a part of one, as it is executed by that many threads. A primitive that is null: the
-// library refuses it, or would take a loop that is slower than a plain product and a kernel behind it. `packed`: b is
+// library refuses it, or would take a loop that is slower than a plain product and a kernel behind it, or the product
+// has an activation. These are ours, of a tile behind its sums: forward and backward pass evaluate one and the same
+// function, and the library's relu makes 0 of what is no number. `packed`: b is
 // in the library's own order.
 const Compiled& compiled_for(const Product& product, bool packed, int threads, Library& library);
 
@@ -77,9 +79,6 @@ struct Places {
 };
 // In a piece of a loop, where nothing may be thrown: what went wrong is for who shares it to say.
 dnnl_status_t execute(const Compiled& compiled, const Places& places, std::size_t thread, dnnl_stream_t queue) noexcept;
-
-// Whether the library's own function is ours, to the last bit.
-bool exact(Activation activation);
 
 inline std::int64_t parts_of(std::int64_t n, std::int64_t length) {
     return (n + length - 1) / length;

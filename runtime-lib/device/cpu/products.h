@@ -66,9 +66,10 @@ void apply_epilogue(const Output& c, std::int64_t ld_c, const Input& source, std
                     Activation activation, const Input& residual, std::int64_t ld_residual, std::int64_t rows,
                     std::int64_t columns);
 
-// c[i .. i + rows, j .. j + columns) of a product of one matrix (batch 1), of `sums`, the sums alone, dense: bias,
-// activation, residual, and what c holds where the product is added to it; rounded once. On the calling thread.
+// c[i .. i + rows, j .. j + columns) of a product of one matrix (batch 1), of `sums`, the sums alone, in rows `ld`
+// apart: bias, activation, residual, and what c holds where the product is added to it; rounded once. `sums` may lie in
+// c, where nothing is added to it. On the calling thread.
 void finish_tile(const Product& product, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns,
-                 const float* sums);
+                 const float* sums, std::int64_t ld);
 
 }  // namespace thunder

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "device/api.h"
+#include "device/cpu/bf16.h"
 #include "device/cpu/products.h"
 #include "support/error.h"
 
@@ -113,6 +114,50 @@ TEST(Linear, ForwardWithEveryEpilogue) {
             }
         }
     }
+}
+
+// What is no number stays none, whoever applies the activation: a model that diverged is seen to.
+template <typename T>
+void expect_none_stays_none(T none, T one) {
+    Device device(2);
+    Stream stream(device);
+    const auto is_none = [](T x) {
+        if constexpr (std::is_same_v<T, float>) {
+            return std::isnan(x);
+        } else {
+            return std::isnan(to_float(x));
+        }
+    };
+    for (const Shape& s : shapes) {
+        std::vector<T> x(static_cast<std::size_t>(s.rows * s.in), one), w(static_cast<std::size_t>(s.out * s.in), one);
+        std::vector<T> bias(static_cast<std::size_t>(s.out), one),
+            residual(static_cast<std::size_t>(s.rows * s.out), one);
+        x[0] = none;
+        for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
+                                            Activation::silu, Activation::tanh}) {
+            for (const unsigned ends : {0U, 1U, 2U, 3U}) {
+                std::vector<T> y(residual.size());
+                LinearForward call{.x = x.data(),
+                                   .weight = w.data(),
+                                   .activation = activation,
+                                   .rows = s.rows,
+                                   .in = s.in,
+                                   .out = s.out};
+                call.y = y.data();
+                if ((ends & 1U) != 0) call.bias = bias.data();
+                if ((ends & 2U) != 0) call.residual = residual.data();
+                linear_forward(call, stream);
+                for (std::size_t i = 0; i < y.size(); ++i)
+                    ASSERT_EQ(is_none(y[i]), i < static_cast<std::size_t>(s.out))
+                        << s.rows << " x " << s.in << " x " << s.out << ", activation " << static_cast<int>(activation)
+                        << ", ends " << ends << " at " << i;
+            }
+        }
+    }
+}
+TEST(Linear, WhatIsNoNumberStaysNone) {
+    expect_none_stays_none<float>(std::nanf(""), 1.0F);
+    expect_none_stays_none<bf16>(bf16{0x7fc0}, bf16{0x3f80});
 }
 
 TEST(Linear, BackwardInput) {
