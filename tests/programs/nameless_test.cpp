@@ -53,13 +53,21 @@ bool is_name(const std::string& token) {
     return token[0] == '"' || token[0] == '_' || std::isalpha(static_cast<unsigned char>(token[0])) != 0;
 }
 
-// Whether the texts are equal when names are replaced, each by one other, one to one in the whole file. Says where not.
+// Whether the texts are equal when names are replaced, each by one other, one to one in the whole file; texts in quotes
+// one to one in their column of a table, since a module and its result may share a name in one program alone. Says
+// where not.
 std::string difference(const std::string& a, const std::string& b) {
     const std::vector<std::string> x = tokens(a), y = tokens(b);
-    std::map<std::string, std::string> there, back;
+    std::map<std::pair<std::string, std::size_t>, std::string> there, back;
+    std::vector<std::size_t> columns{0};
     for (std::size_t k = 0; k < std::min(x.size(), y.size()); ++k) {
+        if (x[k] == "{") columns.push_back(0);
+        if (x[k] == "}" && columns.size() > 1) columns.pop_back();
+        if (x[k] == ",") ++columns.back();
         const bool names = is_name(x[k]) && is_name(y[k]);
-        if (names ? there.emplace(x[k], y[k]).first->second == y[k] && back.emplace(y[k], x[k]).first->second == x[k]
+        const std::size_t column = x[k][0] == '"' ? columns.back() + 1 : 0;
+        if (names ? there.emplace(std::pair(x[k], column), y[k]).first->second == y[k] &&
+                        back.emplace(std::pair(y[k], column), x[k]).first->second == x[k]
                   : x[k] == y[k])
             continue;
         std::string around;
@@ -75,6 +83,9 @@ TEST(Difference, IsWhatNoRenamingMakesEqual) {
     EXPECT_NE(difference("f(a, b);", "f(x, x);"), "");
     EXPECT_NE(difference("f(a + 1);", "f(a + 2);"), "");
     EXPECT_NE(difference("f(a);", "f(a, b);"), "");
+    EXPECT_EQ(difference(R"({"a", "m.a"}, {"b", "m.b"})", R"({"x", "x"}, {"y", "y"})"), "");
+    EXPECT_NE(difference(R"({"a", "m.a"}, {"b", "m.a"})", R"({"x", "x"}, {"y", "y"})"), "");
+    EXPECT_NE(difference(R"({"a", "m.a"}, {"b", "m.b"})", R"({"x", "x"}, {"x", "y"})"), "");
 }
 
 struct Pair {
