@@ -174,7 +174,7 @@ std::vector<TypesCase> types_of_products() {
          }},
         {"convolution_backward_weight",
          "dweight, dbias, dy, x",
-         {"ffff", "ffbb", "fbbb", "bbbb"},
+         {"ffff", "ffbb", "fbbb", "bfbb", "bbbb"},
          [](const std::string& t, Stream& stream) {
              T dweight(t[0], 1, 0), dbias(t[1], 1, 0), dy(t[2], 4, 2), x(t[3], 4, 3);
              convolution_backward_weight({.dweight = dweight, .dbias = dbias, .dy = dy, .x = x, .form = one_filter},
