@@ -2,7 +2,6 @@
 #include "device/cpu/dense_tiles_onednn.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "device/cpu/elements.h"
@@ -12,13 +11,25 @@ namespace thunder::onednn {
 
 namespace {
 
+// Of tiles and of the parts of their sums, but the last ones.
 struct Lengths {
-    std::int64_t rows, columns, terms;
+    std::int64_t rows = 0, columns = 0, terms = 0;
 };
 
 // Ranges of about the same length, none longer than `most`; whole vectors of a tile unit (32 numbers) but the last.
 std::int64_t range_of(std::int64_t n, std::int64_t most) {
     return n <= most ? n : parts_of(parts_of(n, parts_of(n, most)), 32) * 32;
+}
+
+// Whether a part of a matrix has gaps between its rows: of rows of `width` numbers that lie `ld` apart it has `part`.
+bool has_gaps(std::int64_t part, std::int64_t width, std::int64_t ld) {
+    return part < width || ld != width;
+}
+bool gathers_a(const Product& p, const Lengths& l) {
+    return p.transpose_a ? has_gaps(l.rows, p.m, p.ld_a) : has_gaps(l.terms, p.k, p.ld_a);
+}
+bool gathers_b(const Product& p, const Lengths& l) {
+    return p.transpose_b ? has_gaps(l.terms, p.k, p.ld_b) : has_gaps(l.columns, p.n, p.ld_b);
 }
 
 // Measured on two cores with AMX: a tile of 256 to 512 rows and columns and up to a thousand terms stays in the second
@@ -29,9 +40,7 @@ Lengths lengths_of(const Product& p, bool widened, int threads) {
     l.terms = range_of(p.k, widened ? 512 : p.transpose_a ? 768 : 1536);
     l.columns = widened ? range_of(p.n, 768) : range_of(p.n, p.n <= 1024 ? 1024 : 512);
     // Where each tile brings b together, more rows read it.
-    const bool gathers_b =
-        widened || (p.transpose_b ? l.terms < p.k || p.ld_b != p.k : l.columns < p.n || p.ld_b != p.n);
-    l.rows = range_of(p.m, gathers_b ? 512 : 256);
+    l.rows = range_of(p.m, widened || gathers_b(p, l) ? 512 : 256);
     const double operations = 2.0 * static_cast<double>(p.batch) * static_cast<double>(p.m) * static_cast<double>(p.n) *
                               static_cast<double>(p.k);
     // A tile is worth some 15 us of a core; of two for each thread a slower core takes fewer.
@@ -71,8 +80,8 @@ DenseTiles::Plan DenseTiles::plan_of(const Product& p, bool widened, int threads
     const Lengths l = lengths_of(p, widened, threads);
     const DType multiplied = widened ? DType::f32 : p.a.dtype;
     Plan plan{.threads = threads, .widened = widened};
-    plan.gathers_a = widened || (p.transpose_a ? l.rows < p.m || p.ld_a != p.m : l.terms < p.k || p.ld_a != p.k);
-    plan.gathers_b = widened || (p.transpose_b ? l.terms < p.k || p.ld_b != p.k : l.columns < p.n || p.ld_b != p.n);
+    plan.gathers_a = widened || gathers_a(p, l);
+    plan.gathers_b = widened || gathers_b(p, l);
     // A sum in a narrow type would be rounded after each of its parts.
     plan.direct = direct && l.columns == p.n && p.ld_c == p.n && p.activation == Activation::none &&
                   (!p.residual || p.ld_residual == p.n) && (l.terms == p.k || (p.c.dtype == DType::f32 && !p.residual));
@@ -156,15 +165,13 @@ bool DenseTiles::product(const Product& call, bool widened, Library& library, St
     if (plan.tiles.empty()) return false;
     library.provide_queues(threads);
     std::byte* memory = stream.provider_scratch(plan.bytes() * static_cast<std::size_t>(threads));
-    std::atomic<dnnl_status_t> failure = dnnl_success;  // the first
+    FirstFailure failure;
     share_pieces(static_cast<std::int64_t>(plan.tiles.size()), threads, [&](std::int64_t tile, int thread) {
         const auto me = static_cast<std::size_t>(thread);
-        const dnnl_status_t status =
-            compute(plan, static_cast<std::size_t>(tile), call, memory + me * plan.bytes(), me, library.queues[me]);
-        dnnl_status_t before = dnnl_success;
-        if (status != dnnl_success) failure.compare_exchange_strong(before, status, std::memory_order_relaxed);
+        failure.note(
+            compute(plan, static_cast<std::size_t>(tile), call, memory + me * plan.bytes(), me, library.queues[me]));
     });
-    check(failure.load(std::memory_order_relaxed), "compute a product");
+    failure.tell("compute a product");
     return true;
 }
 

@@ -29,9 +29,6 @@ class DenseTiles {
         const Compiled* compiled = nullptr;
         std::int64_t a = 0, b = 0, k = 0;  // so many terms
     };
-    struct Tile {
-        std::int64_t batch = 0, i = 0, j = 0, rows = 0, columns = 0;
-    };
     struct Plan {
         int threads = 0;  // of the team that it was made for
         bool widened = false;

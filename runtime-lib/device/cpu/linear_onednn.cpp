@@ -4,7 +4,6 @@
 // and a core that is busy with other work computes fewer tiles. A tile is a whole sum: which thread computes it changes
 // no bit. Products of narrow types are cut otherwise where that is quicker: dense_tiles_onednn.h.
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -27,17 +26,12 @@ struct Part {
     std::size_t packed = 0;  // where b begins in its packed form, in bytes
 };
 
-// Where a tile lies in c.
-struct TilePlace {
-    std::int64_t i = 0, j = 0, rows = 0, columns = 0;
-};
-
 // A product as it is executed.
 struct Plan {
     int threads = 0;            // of the team that it was made for
     std::vector<Part> parts{};  // of the first tile, of the second ...
     std::int64_t tiles = 0;     // 0: refused
-    std::vector<TilePlace> places{};
+    std::vector<Tile> places{};
     std::size_t scratchpad = 0;  // bytes for each thread
     std::size_t packed = 0;      // bytes of b in the library's order; 0: b is read where it lies
 };
@@ -54,7 +48,7 @@ struct Packed {
 };
 
 struct Cache : ProviderCache {
-    Library library{};
+    Library provider{};
     DenseTiles dense{};
     std::unordered_map<Key, Plan, KeyHash> plans{};
     std::map<std::pair<const void*, const Plan*>, Packed> packed{};
@@ -141,7 +135,7 @@ Plan plan_of(const Product& p, int threads, bool packed, Cache& cache) {
                         of_part.bias = of_part.residual = {};
                         of_part.accumulate = true;
                     }
-                    const Compiled& compiled = compiled_for(of_part, packed, threads, cache.library);
+                    const Compiled& compiled = compiled_for(of_part, packed, threads, cache.provider);
                     if (compiled.primitive == nullptr) return {.threads = threads};
                     plan.scratchpad = std::max(plan.scratchpad, (compiled.scratchpad_bytes + 63) / 64 * 64);
                     plan.parts.push_back({.compiled = &compiled,
@@ -154,7 +148,7 @@ Plan plan_of(const Product& p, int threads, bool packed, Cache& cache) {
                     plan.packed += compiled.packed_bytes;
                 }
                 ++plan.tiles;
-                plan.places.push_back({i, j, std::min(tiles.rows, p.m - i), std::min(tiles.columns, p.n - j)});
+                plan.places.push_back({b, i, j, std::min(tiles.rows, p.m - i), std::min(tiles.columns, p.n - j)});
             }
         }
     }
@@ -170,24 +164,23 @@ const std::byte* packed_b(const Plan& plan, const Product& call, std::uint64_t t
     Packed& packed = cache.packed[{call.b.data, &plan}];
     if (packed.time == time) return packed.data();
     packed.lines.resize(plan.packed / sizeof(Line));
-    std::atomic<dnnl_status_t> failure = dnnl_success;  // the first
+    FirstFailure failure;
     share_pieces(static_cast<std::int64_t>(plan.parts.size()), plan.threads, [&](std::int64_t at, int thread) {
         const Part& part = plan.parts[static_cast<std::size_t>(at)];
         const Compiled& compiled = *part.compiled;
         if (compiled.pack == nullptr) return;
         Tensor from, to;
         void* const given = const_cast<void*>(advanced(call.b, part.b).data);
-        dnnl_status_t status = dnnl_memory_create(from.out(), compiled.given_b, cache.library.engine, given);
+        dnnl_status_t status = dnnl_memory_create(from.out(), compiled.given_b, cache.provider.engine, given);
         if (status == dnnl_success)
-            status = dnnl_memory_create(to.out(), compiled.b, cache.library.engine, packed.data() + part.packed);
+            status = dnnl_memory_create(to.out(), compiled.b, cache.provider.engine, packed.data() + part.packed);
         const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
         if (status == dnnl_success)
-            status = dnnl_primitive_execute(compiled.pack, cache.library.queues[static_cast<std::size_t>(thread)], 2,
+            status = dnnl_primitive_execute(compiled.pack, cache.provider.queues[static_cast<std::size_t>(thread)], 2,
                                             arguments);
-        dnnl_status_t before = dnnl_success;
-        if (status != dnnl_success) failure.compare_exchange_strong(before, status, std::memory_order_relaxed);
+        failure.note(status);
     });
-    check(failure.load(std::memory_order_relaxed), "pack a matrix");
+    failure.tell("pack a matrix");
     packed.time = time;
     return packed.data();
 }
@@ -205,14 +198,14 @@ Cache& cache_of(Stream& stream) {
 
 bool widened_product(const Product& call, Stream& stream) {
     Cache& cache = cache_of(stream);
-    return cache.dense.product(call, true, cache.library, stream);
+    return cache.dense.product(call, true, cache.provider, stream);
 }
 
 bool product(const Product& call, Stream& stream) {
     Cache& cache = cache_of(stream);
     const int threads = stream.threads();  // which memory is taken for
     const std::uint64_t held = call.batch == 1 && call.m <= few_rows ? stream.held(call.b.data) : 0;
-    if (held == 0 && cache.dense.product(call, false, cache.library, stream)) return true;
+    if (held == 0 && cache.dense.product(call, false, cache.provider, stream)) return true;
     Plan& plan = cache.plans[key_of(call, held != 0)];
     if (plan.threads != threads) {
         plan = plan_of(call, threads, held != 0, cache);
@@ -222,14 +215,14 @@ bool product(const Product& call, Stream& stream) {
         const bool plain = !call.bias && !call.residual && call.activation == Activation::none;
         return plain && reference::product(call, stream);
     }
-    cache.library.provide_queues(threads);
+    cache.provider.provide_queues(threads);
     std::byte* scratchpads =
         plan.scratchpad == 0 ? nullptr : stream.provider_scratch(plan.scratchpad * static_cast<std::size_t>(threads));
     const std::byte* packed = plan.packed == 0 ? nullptr : packed_b(plan, call, held, cache);
     const std::size_t parts = plan.parts.size() / static_cast<std::size_t>(plan.tiles);
     Product behind = call;  // what follows the sums
     behind.bias = {};
-    std::atomic<dnnl_status_t> failure = dnnl_success;  // the first
+    FirstFailure failure;
     share_pieces(plan.tiles, threads, [&](std::int64_t tile, int thread) {
         const auto me = static_cast<std::size_t>(thread);
         for (std::size_t k = 0; k < parts; ++k) {
@@ -241,16 +234,14 @@ bool product(const Product& call, Stream& stream) {
                 .bias = advanced(call.bias, part.bias).data,
                 .residual = advanced(call.residual, part.residual).data,
                 .scratchpad = scratchpads + me * plan.scratchpad};
-            const dnnl_status_t status = execute(*part.compiled, places, me, cache.library.queues[me]);
-            dnnl_status_t before = dnnl_success;
-            if (status != dnnl_success) failure.compare_exchange_strong(before, status, std::memory_order_relaxed);
+            failure.note(execute(*part.compiled, places, me, cache.provider.queues[me]));
         }
         if (!finishes_tiles(call)) return;
-        const TilePlace& at = plan.places[static_cast<std::size_t>(tile)];
+        const Tile& at = plan.places[static_cast<std::size_t>(tile)];
         finish_tile(behind, at.i, at.j, at.rows, at.columns,
                     static_cast<const float*>(advanced(call.c, at.i * call.ld_c + at.j).data), call.ld_c);
     });
-    check(failure.load(std::memory_order_relaxed), "compute a product");
+    failure.tell("compute a product");
     return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,19 @@ inline void check(dnnl_status_t status, const char* what) {
     if (status != dnnl_success)
         fail(std::string("oneDNN could not ") + what + ": its status is " + std::to_string(status));
 }
+
+// Of what the pieces of a loop do, where nothing may be thrown: the first that went wrong is told of behind the loop.
+class FirstFailure {
+  public:
+    void note(dnnl_status_t status) noexcept {
+        dnnl_status_t before = dnnl_success;
+        if (status != dnnl_success) status_.compare_exchange_strong(before, status, std::memory_order_relaxed);
+    }
+    void tell(const char* what) const { check(status_.load(std::memory_order_relaxed), what); }
+
+  private:
+    std::atomic<dnnl_status_t> status_ = dnnl_success;
+};
 
 // Something of oneDNN's that its owner destroys; null until a function that makes one was given out().
 template <typename T, dnnl_status_t (*destroy)(T)>

@@ -80,6 +80,11 @@ struct Places {
 // In a piece of a loop, where nothing may be thrown: what went wrong is for who shares it to say.
 dnnl_status_t execute(const Compiled& compiled, const Places& places, std::size_t thread, dnnl_stream_t queue) noexcept;
 
+// A part of c: of which matrix of the batch, where it begins, and its size.
+struct Tile {
+    std::int64_t batch = 0, i = 0, j = 0, rows = 0, columns = 0;
+};
+
 inline std::int64_t parts_of(std::int64_t n, std::int64_t length) {
     return (n + length - 1) / length;
 }

@@ -135,13 +135,12 @@ void sweep(DType narrow, bool widened) {
 }
 
 TEST(NarrowProducts, AreTheLibrarysInEveryForm) {
-    int types = 0;
     for (const DType narrow : {DType::bf16, DType::f16}) {
-        if (!onednn::multiplies(narrow)) continue;
-        sweep(narrow, false);
-        ++types;
+        if (onednn::multiplies(narrow))
+            sweep(narrow, false);
+        else  // programs go the way of the next test
+            EXPECT_FALSE(native_products(narrow, nullptr)) << name_of(narrow);
     }
-    if (types == 0) GTEST_SKIP() << "the library has none on this CPU";
 }
 
 TEST(NarrowProducts, AreWidenedInEveryForm) {

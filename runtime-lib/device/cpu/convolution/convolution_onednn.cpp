@@ -6,7 +6,6 @@
 // are the sums of what the parts give, in their order; there are as many of them as threads.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <map>
 #include <string_view>
@@ -336,10 +335,10 @@ class Run {
         share_pieces(static_cast<std::int64_t>(plan_->weight.size()), plan_->threads,
                      [&](std::int64_t piece, int thread) {
                          const WeightPiece& p = plan_->weight[static_cast<std::size_t>(piece)];
-                         note(execute(p.reorder, cache_->queues[static_cast<std::size_t>(thread)], *cache_,
-                                      {{DNNL_ARG_FROM, {p.from, from}}, {DNNL_ARG_TO, {p.to, to}}}));
+                         failure_.note(execute(p.reorder, cache_->queues[static_cast<std::size_t>(thread)], *cache_,
+                                               {{DNNL_ARG_FROM, {p.from, from}}, {DNNL_ARG_TO, {p.to, to}}}));
                      });
-        tell();
+        failure_.tell("compute a convolution");
     }
 
     // All parts; weight(part) is where a part's weight lies, or what it writes of its gradient, bias(part) the same of
@@ -360,41 +359,37 @@ class Run {
             const auto change = [&](const Side& side, const void* plain, const void* wanted) {
                 if (side.as_it_is()) return;
                 if (side.result)
-                    note(execute(side.reorder, queue, *cache_,
-                                 {{DNNL_ARG_FROM, {side.wanted, wanted}}, {DNNL_ARG_TO, {side.plain, plain}}}));
+                    failure_.note(
+                        execute(side.reorder, queue, *cache_,
+                                {{DNNL_ARG_FROM, {side.wanted, wanted}}, {DNNL_ARG_TO, {side.plain, plain}}}));
                 else
-                    note(execute(side.reorder, queue, *cache_,
-                                 {{DNNL_ARG_FROM, {side.plain, plain}}, {DNNL_ARG_TO, {side.wanted, wanted}}}));
+                    failure_.note(
+                        execute(side.reorder, queue, *cache_,
+                                {{DNNL_ARG_FROM, {side.plain, plain}}, {DNNL_ARG_TO, {side.wanted, wanted}}}));
             };
             if (!compiled.x.result) change(compiled.x, own_x, used_x);
             if (!compiled.y.result) change(compiled.y, own_y, used_y);
-            note(execute(compiled.primitive, queue, *cache_,
-                         {{compiled.x.argument, {compiled.x.wanted, used_x}},
-                          {compiled.y.argument, {compiled.y.wanted, used_y}},
-                          {compiled.weight_argument, {compiled.weight, weight(piece)}},
-                          {compiled.bias_argument, {compiled.bias, bias(piece)}},
-                          {DNNL_ARG_SCRATCHPAD, {compiled.scratchpad, mine + compiled.x.bytes + compiled.y.bytes}}}));
+            failure_.note(
+                execute(compiled.primitive, queue, *cache_,
+                        {{compiled.x.argument, {compiled.x.wanted, used_x}},
+                         {compiled.y.argument, {compiled.y.wanted, used_y}},
+                         {compiled.weight_argument, {compiled.weight, weight(piece)}},
+                         {compiled.bias_argument, {compiled.bias, bias(piece)}},
+                         {DNNL_ARG_SCRATCHPAD, {compiled.scratchpad, mine + compiled.x.bytes + compiled.y.bytes}}}));
             if (compiled.x.result) change(compiled.x, own_x, used_x);
             if (compiled.y.result) change(compiled.y, own_y, used_y);
             finish(first, whole ? plan_->images : plan_->images - 1);
         });
-        tell();
+        failure_.tell("compute a convolution");
     }
 
   private:
-    void tell() { check(failure_.load(std::memory_order_relaxed), "compute a convolution"); }
-    // In a piece of a loop, where nothing may be thrown: the first that went wrong is told of behind it.
-    void note(dnnl_status_t status) noexcept {
-        dnnl_status_t before = dnnl_success;
-        if (status != dnnl_success) failure_.compare_exchange_strong(before, status, std::memory_order_relaxed);
-    }
-
     const ConvolutionForm& form_;
     Stream& stream_;
     Cache* cache_ = nullptr;
     Plan* plan_ = nullptr;
     std::byte* scratch_ = nullptr;
-    std::atomic<dnnl_status_t> failure_ = dnnl_success;
+    FirstFailure failure_;
 };
 
 const float* numbers(const void* data) {
