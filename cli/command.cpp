@@ -19,6 +19,7 @@
 #include "codegen/program/user_files.h"
 #include "compiler/losses/losses.h"
 #include "compiler/passes/precision/quantise_products.h"
+#include "compiler/passes/step/chunk_logits.h"
 #include "compiler/pipeline.h"
 #include "compiler/support/error.h"
 #include "runtime-lib/optim/rules/codes.h"
@@ -199,6 +200,18 @@ void ModelOptions::add_to(CLI::App& app) {
         ->check(not_empty())
         ->type_name(losses + "|none")
         ->capture_default_str();
+    app.add_option("--logits-chunk", compile.logits_chunk,
+                   fmt::format("rows of a chunk in which a head and its cross entropy are computed, where these stand "
+                               "side by side, so that the logits of all rows are never in memory; auto: where whole "
+                               "ones are larger than {} MiB",
+                               most_logits_bytes >> 20))
+        ->check(CLI::Validator(
+            [](std::string& text) -> std::string {
+                return parse_logits_chunk(text) ? "" : text + " is not auto, whole, or a number of rows from 1 on";
+            },
+            ""))
+        ->type_name("auto|whole|ROWS")
+        ->capture_default_str();
     app.add_flag("--token-accuracy", compile.token_accuracy,
                  "evaluation also counts the tokens whose score is the largest, as it does of classes in any case, for "
                  "one more pass over the scores");
@@ -331,59 +344,6 @@ void leave_out_cuda(EmitOptions& emit, const Module& module) {
     emit.cuda = false;
     fmt::print(stderr, "note: the program is written for CPUs alone, since there is no form for GPUs of {}\n",
                fmt::join(names, ", "));
-}
-
-std::string DeviceOptions::command_text() const {
-    const DeviceOptions defaults;
-    std::string text;
-    if (devices != defaults.devices) text += fmt::format(" --device {}", fmt::join(devices, ","));
-    if (architectures != defaults.architectures) text += fmt::format(" --arch {}", fmt::join(architectures, ","));
-    return text;
-}
-
-std::string command_text(const std::string& subcommand, const ModelOptions& options) {
-    std::string text = fmt::format("thunderc {} {}", subcommand, options.model.filename().string());
-    const CompileOptions& c = options.compile;
-    const CompileOptions defaults;
-    auto add = [&text](const char* flag, const std::string& value) { text += fmt::format(" {} {}", flag, value); };
-    if (c.transform != Transform::train) add("--transform", std::string(name_of(c.transform)));
-    if (c.batch > 0) add("--batch", std::to_string(c.batch));
-    if (c.seq > 0) add("--seq", std::to_string(c.seq));
-    for (const auto& [name, size] : c.dims) add("--dim", fmt::format("{}={}", name, size));
-    for (const std::string& text : options.bind)
-        add("--bind", text.find('=') == std::string::npos ? std::filesystem::path(text).filename().string() : text);
-    for (const auto& [name, input] : c.inputs) add("--input", fmt::format("'{}'", input_shape_text(name, input)));
-    if (!options.outputs.empty()) add("--output", fmt::format("{}", fmt::join(options.outputs, ",")));
-    if (c.loss != defaults.loss) add("--loss", c.loss);
-    if (c.token_accuracy) text += " --token-accuracy";
-    if (c.dropout) add("--dropout", *c.dropout == 0 ? "off" : fmt::format("{}", *c.dropout));
-    if (c.recompute != defaults.recompute) add("--recompute", c.recompute);
-    if (c.optimizer != defaults.optimizer) add("--optimizer", c.optimizer);
-    if (c.dtype != defaults.dtype) add("--dtype", c.dtype);
-    if (!c.fp8.empty()) add("--fp8", c.fp8);
-    if (!c.fp8_skip.empty()) add("--fp8-skip", fmt::format("'{}'", c.fp8_skip));
-    if (c.fp8_wgrad != defaults.fp8_wgrad) add("--fp8-wgrad", c.fp8_wgrad);
-    if (c.master != defaults.master) add("--master", c.master);
-    if (c.grad_dtype != defaults.grad_dtype) add("--grad-dtype", c.grad_dtype);
-    if (c.optim_dtype != defaults.optim_dtype) add("--optim-dtype", c.optim_dtype);
-    if (!c.freeze.empty()) add("--freeze", c.freeze);
-    if (!c.train_only.empty()) add("--train-only", c.train_only);
-    if (c.lora) add("--lora", fmt::format("'{}'", *c.lora));
-    if (!c.trainable.empty()) add("--trainable", c.trainable);
-    if (!c.constant.empty()) add("--constant", c.constant);
-    if (c.executors != defaults.executors) add("--executors", fmt::format("{}", fmt::join(c.executors, ",")));
-    for (const std::filesystem::path& file : options.user_executors) add("--user-executor", file.filename().string());
-    if (c.mesh.has_shards() && c.mesh.has_copies())
-        add("--hsdp", fmt::format("{}x{}", c.mesh.replicas, c.mesh.shards));
-    else if (c.mesh.has_shards())
-        add("--fsdp", std::to_string(c.mesh.shards));
-    else if (c.mesh.has_copies())
-        add("--dp", std::to_string(c.mesh.replicas));
-    if (c.reshard != defaults.reshard) add("--fsdp-reshard", c.reshard);
-    if (c.sync_batch_norm) text += " --sync-batch-norm";
-    if (c.bucket_bytes != defaults.bucket_bytes) add("--bucket-mb", std::to_string(c.bucket_bytes >> 20));
-    if (!c.roll) text += " --no-roll";
-    return text;
 }
 
 namespace {

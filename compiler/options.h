@@ -45,8 +45,9 @@ struct CompileOptions {
     };
     std::map<std::string, InputShape> inputs;
     // the loss
-    std::string loss = "auto";    // auto, none, or what parse_losses takes: "huber:delta=0.5"
-    bool token_accuracy = false;  // evaluation counts tokens whose score is the largest
+    std::string loss = "auto";          // auto, none, or what parse_losses takes: "huber:delta=0.5"
+    std::string logits_chunk = "auto";  // rows at a time in which logits are made and read: auto, whole, or a number
+    bool token_accuracy = false;        // evaluation counts tokens whose score is the largest
     // the rate of every dropout, 0: none; without one that of the export
     std::optional<double> dropout;
     // Whether what is drawn is drawn; else it is what it is on average.

@@ -52,6 +52,7 @@
 #include "compiler/passes/simplify/simplify.h"
 #include "compiler/passes/step/add_evaluation.h"
 #include "compiler/passes/step/add_loss.h"
+#include "compiler/passes/step/chunk_logits.h"
 #include "compiler/passes/step/compose_function.h"
 #include "compiler/passes/step/compose_step.h"
 #include "compiler/passes/step/keep_statistics.h"
@@ -148,6 +149,18 @@ DType compute_dtype(const CompileOptions& o, const Module& module) {
     return o.dtype == "auto" ? stored_dtype(module) : parse_dtype(o.dtype).value();
 }
 
+LogitsChunk chunk_of_logits(const CompileOptions& o) {
+    return parse_logits_chunk(o.logits_chunk).value();
+}
+
+// Whether both products and cross entropy are calls of the runtime, of which the one for chunks is made.
+bool chunks_logits(const CompileOptions& o) {
+    const auto has = [&](const char* executor) {
+        return std::find(o.executors.begin(), o.executors.end(), executor) != o.executors.end();
+    };
+    return has("products") && has("cross_entropy");
+}
+
 // Who computes what, and where it lies.
 void add_emission(PassList& list, const CompileOptions& o) {
     const bool naive = reference_only(o);
@@ -204,7 +217,8 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         EvaluationOptions options;
         options.function = !reference_only(o);
         // What the backward pass gathers first may begin in the forward pass of a step.
-        options.of_its_own = o.mesh.has_shards() && o.reshard == "always";
+        options.of_its_own = (o.mesh.has_shards() && o.reshard == "always") ||
+                             (chunks_logits(o) && may_chunk_logits(m.main(), chunk_of_logits(o), compute_dtype(o, m)));
         options.token_accuracy = o.token_accuracy;
         return add_evaluation(std::move(m), options, r);
     });
@@ -247,6 +261,10 @@ std::vector<Pass> training_program(const CompileOptions& o) {
             return quantise_products(std::move(m), options, r);
         });
     }
+
+    if (chunks_logits(o))
+        list.add("chunk_logits",
+                 [o](Module m, Report& r) { return chunk_logits(std::move(m), chunk_of_logits(o), r); });
 
     add_emission(list, o);
     return list.take();

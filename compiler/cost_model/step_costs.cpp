@@ -76,7 +76,7 @@ double bytes_of_call(const Op& op, const Function& f, const OpDef& def, bool fir
         if (overwritten[k]) continue;
         read += looks_up && is_float(f.type(v).dtype) ? std::min(bytes_of(f.type(v)), written) : bytes_of(f.type(v));
     }
-    return def.reads * read + written;
+    return def.reads * read + written + (def.moves_again ? def.moves_again(op, f) : 0);
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ std::optional<KernelCost> op_cost(const Module& planned, const Function& f, cons
     return KernelCost{.group = op.attributes.string("executor", group_of(op, f, def)),
                       .name = op.name,
                       .products = def.flops ? multiplied(op, f) : DType::f32,
-                      .calls = 1,
+                      .calls = def.inner_calls ? def.inner_calls(op, f) : 1,
                       .bytes = bytes_of_call(op, f, def, first_micro_step),
                       .flops = def.flops ? def.flops(op, f) : 0};
 }

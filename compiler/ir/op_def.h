@@ -221,6 +221,10 @@ struct OpDef {
     // FLOPs of matrix products; 0 where there are none.
     std::function<double(const Op&, const Function&)> flops;
     int reads = 1;  // how many times its call goes over what it reads
+    // Of a call that makes others in turn: bytes that these move beside each operand and result once, and how many they
+    // are (null: none, and one).
+    std::function<double(const Op&, const Function&)> moves_again;
+    std::function<std::int64_t(const Op&, const Function&)> inner_calls;
     Recompute recompute = Recompute::cheap;
     // Result r may be written over operand o (element i of the one is read before element i of the other is written,
     // and no other).

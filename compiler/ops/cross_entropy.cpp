@@ -6,6 +6,8 @@
 //   lse) · dlse
 //
 // torch.nn.CrossEntropyLoss(reduction = "sum"); its mean is this, divided by cross_entropy_weight.
+#include "compiler/ops/cross_entropy.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,12 +18,6 @@
 
 namespace thunderc {
 namespace {
-
-constexpr std::int64_t default_ignored = -100;
-
-std::int64_t ignored(const Attributes& attributes) {
-    return attributes.integer("ignore_index", default_ignored);
-}
 
 void check_rows(const InferInput& in) {
     const Type &logits = float_operand(in, 0), &labels = integer_operand(in, 1);
@@ -41,8 +37,8 @@ Value column(Builder& b, Value v) {
     return keep_dim(b, v);
 }
 
-Value is_valid(Builder& b, Value labels, const Attributes& attributes) {
-    return b.op("ne", {labels, b.scalar(b.type(labels).dtype, static_cast<double>(ignored(attributes)))});
+Value is_valid(Builder& b, Value labels, std::int64_t ignored) {
+    return b.op("ne", {labels, b.scalar(b.type(labels).dtype, static_cast<double>(ignored))});
 }
 
 // (rows, classes): whether the column is the row's label.
@@ -53,29 +49,8 @@ Value is_label(Builder& b, Value labels, std::int64_t classes) {
 }
 
 std::vector<Value> decompose_cross_entropy(Builder& b, const Op& op) {
-    Value labels = op.operands[1];
-    const Type type = b.type(op.operands[0]);
-    const DType dtype = loss_dtype(type);
-    Value logits = b.cast(op.operands[0], dtype);
-    Value zero = b.scalar(dtype, 0);
-    Value top = b.op("reduce_max", {logits}, {{"axes", Dims{1}}, {"keep_dims", true}});
-    Value sum = b.reduce_sum(b.op("exp", {b.sub(logits, top)}), {1});
-    Value lse = b.add(b.reshape(top, {type.dims[0]}), b.op("log", {sum}));
-    Value picked = b.reduce_sum(b.op("select", {is_label(b, labels, type.dims[1]), logits, zero}), {1});
-    Value rows = b.op("select", {is_valid(b, labels, op.attributes), b.sub(lse, picked), zero});
-    return {b.reduce_sum(rows, {0}), lse};
-}
-
-std::vector<Value> decompose_cross_entropy_backward(Builder& b, const Op& op) {
-    Value labels = op.operands[1];
-    const Type type = b.type(op.operands[0]);
-    const DType dtype = loss_dtype(type);
-    Value logits = b.cast(op.operands[0], dtype);
-    Value p = b.op("exp", {b.sub(logits, column(b, op.operands[2]))});
-    Value one_hot = b.cast(is_label(b, labels, type.dims[1]), dtype);
-    Value d = b.mul(b.sub(p, one_hot), op.operands[3]);
-    Value valid = column(b, is_valid(b, labels, op.attributes));
-    return {b.cast(b.op("select", {valid, d, b.scalar(dtype, 0)}), type.dtype)};
+    const RowLosses rows = row_losses(b, op.operands[0], op.operands[1], ignored_label(op.attributes));
+    return {b.reduce_sum(rows.losses, {0}), rows.lse};
 }
 
 // ---- definitions ----------------------------------------------------------------------------------------------------
@@ -97,7 +72,7 @@ VjpResult cross_entropy_vjp(const VjpInput& in) {
 }
 
 void cross_entropy_fields(RuntimeCall& call, const Op& op, const Dims& logits) {
-    call.fields.push_back(literal_field("ignore_index", ignored(op.attributes)));
+    call.fields.push_back(literal_field("ignore_index", ignored_label(op.attributes)));
     call.fields.push_back(literal_field("rows", logits[0]));
     call.fields.push_back(literal_field("classes", logits[1]));
 }
@@ -107,7 +82,7 @@ OpDef forward() {
     def.name = "cross_entropy";
     def.rows = {.kind = Rows::Kind::summed};
     def.lookup = [](const Attributes& attributes, const Dims&, const Dims&) {
-        return Lookup{.kind = Lookup::Kind::classes, .axis = 1, .ignored = ignored(attributes)};
+        return Lookup{.kind = Lookup::Kind::classes, .axis = 1, .ignored = ignored_label(attributes)};
     };
     def.precision = {
         .kind = Precision::Kind::island, .why = "the loss and its log-sum-exp", .low_operands = {0}, .stays = true};
@@ -134,7 +109,7 @@ OpDef forward() {
             for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(logits.at(r * classes + c) - top);
             lse.set(r, top + std::log(sum));
             const std::int64_t label = labels.i[static_cast<std::size_t>(r)];
-            if (label == ignored(op.attributes)) continue;
+            if (label == ignored_label(op.attributes)) continue;
             loss.set(0, loss.at(0) + lse.at(r) - logits.at(r * classes + checked_index(label, classes)));
         }
         return std::vector<Tensor>{loss, lse};
@@ -197,7 +172,7 @@ OpDef backward() {
         Tensor d(types[0]);
         for (std::int64_t r = 0; r < rows; ++r) {
             const std::int64_t label = labels.i[static_cast<std::size_t>(r)];
-            if (label == ignored(op.attributes)) continue;
+            if (label == ignored_label(op.attributes)) continue;
             for (std::int64_t c = 0; c < classes; ++c) {
                 const double p = std::exp(logits.at(r * classes + c) - lse.at(r));
                 d.set(r * classes + c, (p - (c == label ? 1 : 0)) * operands[3].at(0));
@@ -206,7 +181,11 @@ OpDef backward() {
         return std::vector<Tensor>{d};
     };
     def.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
-    def.decompose = decompose_cross_entropy_backward;
+    def.decompose = [](Builder& b, const Op& op) {
+        const std::int64_t ignored = ignored_label(op.attributes);
+        return std::vector<Value>{
+            row_gradients(b, op.operands[0], op.operands[1], op.operands[2], op.operands[3], ignored)};
+    };
     def.call = [](const Op& op, const Function& f) {
         RuntimeCall call{"cross_entropy_backward", {}, "dlogits = (softmax(logits) - one_hot(label)) dloss"};
         call.fields = {result_field("dlogits", 0).shaped("rows classes"),
@@ -246,12 +225,12 @@ OpDef weight() {
     def.reference = [](const Op& op, std::span<const Tensor> operands, std::span<const Type> types) {
         Tensor count(types[0]);
         for (std::int64_t label : operands[0].i)
-            if (label != ignored(op.attributes)) count.set(0, count.at(0) + 1);
+            if (label != ignored_label(op.attributes)) count.set(0, count.at(0) + 1);
         return std::vector<Tensor>{count};
     };
     def.not_differentiable = "labels are integers";
     def.decompose = [](Builder& b, const Op& op) {
-        Value valid = b.cast(is_valid(b, op.operands[0], op.attributes), DType::f32);
+        Value valid = b.cast(is_valid(b, op.operands[0], ignored_label(op.attributes)), DType::f32);
         Dims axes;
         for (std::int64_t d = 0; d < b.type(valid).rank(); ++d) axes.push_back(d);
         return std::vector<Value>{b.reduce_sum(valid, axes)};
@@ -269,6 +248,33 @@ OpDef weight() {
 }
 
 }  // namespace
+
+std::int64_t ignored_label(const Attributes& attributes) {
+    constexpr std::int64_t default_ignored = -100;
+    return attributes.integer("ignore_index", default_ignored);
+}
+
+RowLosses row_losses(Builder& b, Value given, Value labels, std::int64_t ignored) {
+    const Type type = b.type(given);
+    const DType dtype = loss_dtype(type);
+    Value logits = b.cast(given, dtype);
+    Value zero = b.scalar(dtype, 0);
+    Value top = b.op("reduce_max", {logits}, {{"axes", Dims{1}}, {"keep_dims", true}});
+    Value sum = b.reduce_sum(b.op("exp", {b.sub(logits, top)}), {1});
+    Value lse = b.add(b.reshape(top, {type.dims[0]}), b.op("log", {sum}));
+    Value picked = b.reduce_sum(b.op("select", {is_label(b, labels, type.dims[1]), logits, zero}), {1});
+    return {b.op("select", {is_valid(b, labels, ignored), b.sub(lse, picked), zero}), lse};
+}
+
+Value row_gradients(Builder& b, Value given, Value labels, Value lse, Value dloss, std::int64_t ignored) {
+    const Type type = b.type(given);
+    const DType dtype = loss_dtype(type);
+    Value p = b.op("exp", {b.sub(b.cast(given, dtype), column(b, lse))});
+    Value one_hot = b.cast(is_label(b, labels, type.dims[1]), dtype);
+    Value d = b.mul(b.sub(p, one_hot), dloss);
+    Value valid = column(b, is_valid(b, labels, ignored));
+    return b.cast(b.op("select", {valid, d, b.scalar(dtype, 0)}), type.dtype);
+}
 
 std::vector<OpDef> define_cross_entropy() {
     return {forward(), backward(), weight()};

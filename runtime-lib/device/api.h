@@ -247,6 +247,27 @@ struct CrossEntropyBackward {
 };
 void cross_entropy_backward(const CrossEntropyBackward& call, Stream& stream);
 
+// A linear layer whose outputs are logits, and their cross entropy, `chunk` rows at a time: the logits of all rows are
+// never in memory. losses[i] is the sum over chunk i. Where there are dx or dweight, each chunk's gradients are made
+// before the next chunk's logits.
+struct LinearCrossEntropy {
+    Output losses{};                        // (rows / chunk) f32
+    Output dx{};                            // (rows, in), of the type of x
+    Output dweight{};                       // (classes, in)
+    Output dbias{};                         // (classes): column sums of the logits' gradient
+    Output logits{};                        // (chunk, classes), of the type of x: memory of the call
+    Output lse{};                           // (chunk) f32: memory of the call
+    Input x{};                              // (rows, in)
+    Input weight{};                         // (classes, in)
+    Input bias{};                           // (classes)
+    Input labels{};                         // (rows) i64
+    Input dloss{};                          // one f32, on the device
+    WriteMode mode = WriteMode::overwrite;  // for dweight and dbias alike
+    std::int64_t ignore_index = -100;
+    std::int64_t chunk = 0, rows = 0, in = 0, classes = 0;  // rows is a multiple of chunk
+};
+void linear_cross_entropy(const LinearCrossEntropy& call, Stream& stream);
+
 // ---- indexed access that is no embedding ---------------------------------------------------------------------------
 
 // y[o, i, :] = x[o, index[i], :]: numpy's take along one axis, seen as (outer, entries, inner).

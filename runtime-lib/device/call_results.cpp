@@ -61,6 +61,10 @@ std::vector<CallResult> results_of(const CrossEntropyForward& c) {
 std::vector<CallResult> results_of(const CrossEntropyBackward& c) {
     return those_there({{"dlogits", c.dlogits, {}}});
 }
+std::vector<CallResult> results_of(const LinearCrossEntropy& c) {
+    return those_there(
+        {{"losses", c.losses, {}}, {"dx", c.dx, {}}, {"dweight", c.dweight, {}}, {"dbias", c.dbias, {}}});
+}
 std::vector<CallResult> results_of(const Gather& c) {
     return those_there({{"y", c.y, {}}});
 }

@@ -26,6 +26,7 @@ std::vector<CallResult> results_of(const EmbeddingForward& call);
 std::vector<CallResult> results_of(const EmbeddingBackward& call);
 std::vector<CallResult> results_of(const CrossEntropyForward& call);
 std::vector<CallResult> results_of(const CrossEntropyBackward& call);
+std::vector<CallResult> results_of(const LinearCrossEntropy& call);
 std::vector<CallResult> results_of(const Gather& call);
 std::vector<CallResult> results_of(const ScatterAdd& call);
 std::vector<CallResult> results_of(const RandomUniform& call);

@@ -169,6 +169,19 @@ void check_types(const CrossEntropyBackward& call) {
     types.is("dloss", call.dloss, DType::f32);
 }
 
+void check_types(const LinearCrossEntropy& call) {
+    const Types types{"linear_cross_entropy"};
+    types.product("x", call.x, "weight", call.weight, "dweight", call.dweight);
+    types.is("dx", call.dx, call.x.dtype);
+    types.is("logits", call.logits, call.x.dtype);
+    types.either("bias", call.bias, DType::f32, call.x.dtype);
+    types.either("dbias", call.dbias, DType::f32, call.x.dtype);
+    types.is("losses", call.losses, DType::f32);
+    types.is("lse", call.lse, DType::f32);
+    types.is("labels", call.labels, DType::i64);
+    types.is("dloss", call.dloss, DType::f32);
+}
+
 void check_types(const Gather& call) {
     const Types types{"gather"};
     types.is("x", call.x, call.y.dtype);

@@ -22,6 +22,7 @@ void check_types(const EmbeddingForward& call);
 void check_types(const EmbeddingBackward& call);
 void check_types(const CrossEntropyForward& call);
 void check_types(const CrossEntropyBackward& call);
+void check_types(const LinearCrossEntropy& call);
 void check_types(const Gather& call);
 void check_types(const ScatterAdd& call);
 void check_types(const RandomUniform& call);

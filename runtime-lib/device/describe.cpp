@@ -278,6 +278,26 @@ Cost cost_of(const CrossEntropyBackward& c) {
     return {bytes(c.dlogits, c.rows * c.classes) + bytes(c.logits, c.rows * c.classes)};
 }
 
+std::string describe(const LinearCrossEntropy& c) {
+    return TensorList()
+        .add("dx", c.dx, {c.rows, c.in})
+        .add("dweight", c.dweight, {c.classes, c.in})
+        .add("x", c.x, {c.rows, c.in})
+        .add("weight", c.weight, {c.classes, c.in})
+        .add("labels", c.labels, {c.rows})
+        .text();
+}
+Cost cost_of(const LinearCrossEntropy& c) {
+    // Each chunk reads the weight and the logits anew for each of its products, and adds to the weight's gradient.
+    const std::int64_t chunks = c.rows / c.chunk, products = c.dx ? c.dweight ? 3 : 2 : 1;
+    const double weights = static_cast<double>(chunks) * bytes(c.weight, c.classes * c.in, c.dx ? 2 : 1),
+                 gradients = bytes(c.dweight, c.classes * c.in,
+                                   static_cast<int>(2 * chunks) - (c.mode == WriteMode::add ? 0 : 1)),
+                 logits = bytes(c.logits, c.rows * c.classes, c.dx ? 3 + static_cast<int>(products) : 2);
+    return {bytes(c.x, c.rows * c.in, c.dweight ? 2 : 1) + bytes(c.dx, c.rows * c.in) + weights + gradients + logits,
+            static_cast<double>(products) * product_flops(c.rows, c.classes, c.in), arithmetic(c.x)};
+}
+
 std::string describe(const Gather& c) {
     return TensorList()
         .add("y", c.y, {c.outer, c.count, c.inner})

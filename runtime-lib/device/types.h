@@ -138,4 +138,22 @@ struct Input {
     explicit operator bool() const { return data != nullptr; }
 };
 
+// What a call has written, for the next one to read.
+inline Input as_input(const Output& t) {
+    Input read;
+    read.data = t.data;
+    read.dtype = t.dtype;
+    return read;
+}
+
+// The tensor from its element `elements` on.
+inline Input advanced(Input t, std::int64_t elements) {
+    if (t) t.data = static_cast<const std::byte*>(t.data) + elements * static_cast<std::int64_t>(size_of(t.dtype));
+    return t;
+}
+inline Output advanced(Output t, std::int64_t elements) {
+    if (t) t.data = static_cast<std::byte*>(t.data) + elements * static_cast<std::int64_t>(size_of(t.dtype));
+    return t;
+}
+
 }  // namespace thunder

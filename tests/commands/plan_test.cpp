@@ -100,6 +100,20 @@ TEST_F(Plan, CountsALlama) {
     EXPECT_EQ(e.at("full_model_flops").get<double>(), 3 * (forward + layers * 2 * product / 36 * 64));
 }
 
+// Four chunks of four rows: each reads the weight twice and goes six times over its logits; the first one writes the
+// weight's gradient, the others read it too.
+TEST_F(Plan, CountsLogitsInChunks) {
+    const nlohmann::json whole = estimate("llama2/dynamo.logits.onnx --machine h100"),
+                         e = estimate("llama2/dynamo.logits.onnx --logits-chunk 4 --machine h100");
+    const double rows = 16, f32 = 4, ids = rows * 8, x = rows * 16, head = 16 * 48, chunks = 4, lse = 4;
+    const double weight = chunks * 2 * head, gradient = head + (chunks - 1) * 2 * head, logits = 6 * rows * 48;
+    expect(e, "linear_cross_entropy_gradients", 4 * 5,
+           f32 * (2 * x + x + weight + gradient + logits + chunks + lse + 1) + ids + 1, 3 * 2 * rows * head);
+    EXPECT_EQ(kernel(e, "linear").at("calls"), 8);
+    for (const char* of_the_model : {"tokens", "model_flops", "full_model_flops"})
+        EXPECT_EQ(e.at(of_the_model), whole.at(of_the_model)) << of_the_model;
+}
+
 // What is computed twice is work of the program, and none of the model.
 TEST_F(Plan, CountsWhatIsRecomputed) {
     const nlohmann::json kept = estimate("llama2/dynamo.logits.onnx --machine h100");

@@ -34,6 +34,9 @@ const Case cases[] = {
     {"hsdp2x2_batch_norm_never", "batch_norm", "dyn.logits", "--batch 3 --hsdp 2x2 --fsdp-reshard never", "", 4},
     {"fsdp2_dropout_never", "dropout", "dyn.logits", "--batch 1 --fsdp 2 --fsdp-reshard never", "", 2},
     {"fsdp2_dropout_straight", "dropout", "dyn.logits", "--batch 1 --fsdp 2 --no-roll", "", 2},
+    // Logits in chunks, whose pass in a step makes gradients as well.
+    {"mlp_chunks_evaluated", "mlp", "dynamo.logits", "--logits-chunk 2", ""},
+    {"fsdp2_dropout_chunks", "dropout", "dyn.logits", "--batch 1 --fsdp 2 --logits-chunk 4", "", 2},
     // Scores are counted by what they are, whichever loss is made of them.
     {"mlp_nll", "mlp", "dynamo.logits", "--loss nll", "", 1, 0},
     {"dropout_counted", "dropout", "dyn.logits", "--batch 1 --token-accuracy", "--grad-accum 2"},

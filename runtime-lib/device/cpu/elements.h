@@ -26,13 +26,6 @@ inline std::int64_t piece_of(std::int64_t n, std::initializer_list<DType> types)
 void load_elements(float* to, const Input& from, std::int64_t first, std::int64_t n);
 void store_elements(const Output& to, std::int64_t first, const float* from, std::int64_t n);
 
-inline Input as_input(const Output& t) {
-    Input in;
-    in.data = t.data;
-    in.dtype = t.dtype;
-    return in;
-}
-
 // `n` elements from `first` on, to be read: where they lie, or widened into `buffer`. Null where the tensor is absent.
 inline const float* elements(const Input& t, std::int64_t first, std::int64_t n, float* buffer) {
     if (!t) return nullptr;
@@ -59,16 +52,6 @@ inline void put_back(const Output& t, std::int64_t first, const float* from, std
 template <typename Tensor>
 void require_float(const char* call, const char* name, const Tensor& t) {
     if (t && !is_narrow(t.dtype)) require_dtype(call, name, t, DType::f32);
-}
-
-// The tensor from its element `elements` on.
-inline Input advanced(Input t, std::int64_t elements) {
-    if (t) t.data = static_cast<const std::byte*>(t.data) + elements * static_cast<std::int64_t>(size_of(t.dtype));
-    return t;
-}
-inline Output advanced(Output t, std::int64_t elements) {
-    if (t) t.data = static_cast<std::byte*>(t.data) + elements * static_cast<std::int64_t>(size_of(t.dtype));
-    return t;
 }
 
 }  // namespace thunder

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "device/api.h"
+#include "device/cpu/bf16.h"
 
 namespace thunder {
 namespace cross_entropy_test {
@@ -100,6 +101,143 @@ TEST(CrossEntropy, SameBitsAtAnyThreadCount) {
                                stream);
         return result;
     });
+}
+
+// A head and its loss in chunks against the calls that have all rows at once, which are held against fp64 elsewhere:
+// whichever gradients are wanted, overwritten and added to, in f32 and in bf16. Chunks are products of fewer rows, and
+// what a chunk adds to a gradient is a sum of its own.
+TEST(LinearCrossEntropy, ChunksGiveWhatAllRowsAtOnceGive) {
+    constexpr std::int64_t rows = 24, in = 40, classes = 70;
+    const auto narrow = [](const std::vector<float>& from) {
+        std::vector<bf16> to;
+        for (const float x : from) to.push_back(to_bf16(x));
+        return to;
+    };
+    const std::vector<float> x = random(rows * in, 1), weight = random(classes * in, 2), bias = random(classes, 3),
+                             start = random(classes * (in + 1), 4);
+    const std::vector<bf16> x16 = narrow(x), weight16 = narrow(weight);
+    std::vector<std::int64_t> labels;
+    for (std::int64_t i = 0; i < rows; ++i) labels.push_back(i % 5 == 3 ? -100 : (i * 7919) % classes);
+    const float dloss = 0.37F;
+    Device device(2);
+    Stream stream(device);
+    for (const bool bf16_ : {false, true})
+        for (const std::int64_t chunk : {1, 8, 24})
+            for (const bool with_bias : {false, true})
+                for (const WriteMode mode : {WriteMode::overwrite, WriteMode::add}) {
+                    const std::string what = std::string(bf16_ ? "bf16" : "f32") + ", chunks of " +
+                                             std::to_string(chunk) + (with_bias ? ", bias" : "") +
+                                             (mode == WriteMode::add ? ", added" : "");
+                    struct Memory {
+                        std::vector<float> losses, lse, logits, dx, gradients;
+                        std::vector<bf16> logits16, dx16;
+                    };
+                    const auto fresh = [&] {
+                        return Memory{std::vector<float>(rows, -1.0F),
+                                      std::vector<float>(rows),
+                                      std::vector<float>(rows * classes),
+                                      std::vector<float>(rows * in, -1.0F),
+                                      start,
+                                      std::vector<bf16>(rows * classes),
+                                      std::vector<bf16>(rows * in)};
+                    };
+                    Memory whole = fresh(), parts = fresh();
+                    const Input of_x = bf16_ ? Input(x16.data()) : Input(x.data()),
+                                of_weight = bf16_ ? Input(weight16.data()) : Input(weight.data());
+                    const auto of_logits = [&](Memory& m) {
+                        return bf16_ ? Output(m.logits16.data()) : Output(m.logits.data());
+                    };
+                    const auto of_dx = [&](Memory& m) { return bf16_ ? Output(m.dx16.data()) : Output(m.dx.data()); };
+                    linear_forward({.y = of_logits(whole),
+                                    .x = of_x,
+                                    .weight = of_weight,
+                                    .bias = with_bias ? Input(bias.data()) : Input(),
+                                    .rows = rows,
+                                    .in = in,
+                                    .out = classes},
+                                   stream);
+                    cross_entropy_forward({.loss = whole.losses.data(),
+                                           .lse = whole.lse.data(),
+                                           .logits = as_input(of_logits(whole)),
+                                           .labels = labels.data(),
+                                           .rows = rows,
+                                           .classes = classes},
+                                          stream);
+                    const float* lse = whole.lse.data();
+                    cross_entropy_backward({.dlogits = of_logits(whole),
+                                            .logits = as_input(of_logits(whole)),
+                                            .labels = labels.data(),
+                                            .lse = lse,
+                                            .dloss = &dloss,
+                                            .rows = rows,
+                                            .classes = classes},
+                                           stream);
+                    linear_backward_input({.dx = of_dx(whole),
+                                           .dy = as_input(of_logits(whole)),
+                                           .weight = of_weight,
+                                           .rows = rows,
+                                           .in = in,
+                                           .out = classes},
+                                          stream);
+                    float *dw = whole.gradients.data(), *db = dw + classes * in;
+                    linear_backward_weight({.dweight = dw,
+                                            .dbias = with_bias ? Output(db) : Output(),
+                                            .dy = as_input(of_logits(whole)),
+                                            .x = of_x,
+                                            .mode = mode,
+                                            .rows = rows,
+                                            .in = in,
+                                            .out = classes},
+                                           stream);
+
+                    dw = parts.gradients.data(), db = dw + classes * in;
+                    linear_cross_entropy({.losses = parts.losses.data(),
+                                          .dx = of_dx(parts),
+                                          .dweight = dw,
+                                          .dbias = with_bias ? Output(db) : Output(),
+                                          .logits = of_logits(parts),
+                                          .lse = parts.lse.data(),
+                                          .x = of_x,
+                                          .weight = of_weight,
+                                          .bias = with_bias ? Input(bias.data()) : Input(),
+                                          .labels = labels.data(),
+                                          .dloss = &dloss,
+                                          .mode = mode,
+                                          .chunk = chunk,
+                                          .rows = rows,
+                                          .in = in,
+                                          .classes = classes},
+                                         stream);
+                    double sum = 0;
+                    for (std::int64_t k = 0; k < rows / chunk; ++k) sum += parts.losses[static_cast<std::size_t>(k)];
+                    EXPECT_NEAR(sum, whole.losses[0], 1e-6 * std::abs(whole.losses[0])) << what;
+                    // Sums of up to 70 and 24 products of numbers below 1, in another order; of bf16 a logit may be
+                    // rounded to its neighbour, 2^-8 of 8, and its gradient with it.
+                    const float tolerance = bf16_ ? 0.03F : 2e-5F;
+                    for (std::size_t k = 0; k < parts.gradients.size(); ++k)
+                        ASSERT_NEAR(parts.gradients[k], whole.gradients[k], tolerance) << what << ", " << k;
+                    for (std::size_t k = 0; k < parts.dx.size(); ++k)
+                        ASSERT_NEAR(bf16_ ? to_float(parts.dx16[k]) : parts.dx[k],
+                                    bf16_ ? to_float(whole.dx16[k]) : whole.dx[k], tolerance)
+                            << what << ", " << k;
+
+                    // Of an evaluation the losses alone, the same bits; nothing else is written.
+                    Memory alone = fresh();
+                    linear_cross_entropy({.losses = alone.losses.data(),
+                                          .logits = of_logits(alone),
+                                          .lse = alone.lse.data(),
+                                          .x = of_x,
+                                          .weight = of_weight,
+                                          .bias = with_bias ? Input(bias.data()) : Input(),
+                                          .labels = labels.data(),
+                                          .chunk = chunk,
+                                          .rows = rows,
+                                          .in = in,
+                                          .classes = classes},
+                                         stream);
+                    EXPECT_EQ(alone.losses, parts.losses) << what;
+                    EXPECT_EQ(alone.gradients, start) << what;
+                }
 }
 
 TEST(CrossEntropy, AnotherIgnoredLabelAndANumberThatIsNone) {

@@ -5,17 +5,6 @@
 
 namespace thunder {
 
-namespace {
-
-Input as_input(const Output& t) {
-    Input in;
-    in.data = t.data;
-    in.dtype = t.dtype;
-    return in;
-}
-
-}  // namespace
-
 bool whole_product(Product p, Input residual, std::int64_t ld_residual, bool accumulate, Stream& stream) {
     if (residual && residual.data == p.c.data && ld_residual == p.ld_c && !accumulate) {
         residual = {};  // c += act(..) is the same sum
