@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/own_test.h"
 #include "cli/training_program.h"
+#include "cli/verify_precision.h"
 #include "compiler/check/gradient_check.h"
 #include "compiler/check/loss_check.h"
 #include "compiler/ir/function_tools.h"
@@ -30,6 +31,8 @@ struct VerifyOptions {
     double tolerance = 1e-6;
     bool no_program = false;             // functions of --user-executor are not run
     std::vector<std::string> for_cmake;  // of the program that calls them
+    PrecisionChoices precision;
+    std::string about_types;  // an option of these that is given; "" where none is
 };
 
 // All checks of one parameter, or of one direction through all of them.
@@ -154,7 +157,7 @@ int verify_model(VerifyOptions o) {
                    loss.what, loss.micro_batches, loss.micro_batches == 1 ? "" : "es", loss.error, loss.actual,
                    loss.expected, loss_ok ? "" : "  wrong");
     if (const auto dtype = parse_dtype(o.model.compile.dtype); dtype && is_narrow(*dtype))
-        fmt::print("all is compared in fp64: what --dtype {} rounds has no part in it\n\n", name_of(*dtype));
+        fmt::print("this is compared in fp64: what --dtype {} rounds comes below\n\n", name_of(*dtype));
     std::size_t width = 9, failed = 0;
     for (const Row& row : rows) width = std::max(width, row.name.size());
     fmt::print("{:<{}}  {:>9}  {:>9}  {:>15}  {:>15}\n", "gradient", width, "compared", "error", "by gradients",
@@ -205,9 +208,33 @@ int verify_model(VerifyOptions o) {
     throw UserError(std::move(d));
 }
 
+// Options that say how it is told what types cost, without types.
+void require_dtype(const VerifyOptions& o) {
+    if (o.model.compile.dtype != "auto" || o.about_types.empty()) return;
+    Diagnostic d;
+    d.message = o.about_types + " is about what the types of a program cost, and none is given";
+    d.help = "add --dtype bf16, f16 or f32, or leave it away";
+    throw UsageError(std::move(d));
+}
+
 int verify_command(VerifyOptions o) {
     o.model.finish();
-    const int status = verify_model(o);
+    require_dtype(o);
+    const bool types = o.model.compile.dtype != "auto";
+    // As JSON the types' cost alone; and where nothing else is asked for.
+    const bool types_alone = o.precision.json || (types && o.check.directions == 0 && o.check.elements == 0);
+    o.precision.seed = o.check.seed;
+    std::optional<PrecisionSteps> steps;
+    if (types) {  // first: what is wrong with the options is said before anything is evaluated
+        ModelOptions model = o.model;
+        model.silent = !types_alone;  // else warnings come with what is compared in fp64
+        steps = precision_steps(std::move(model), o.precision);
+    }
+    const int status = types_alone ? 0 : verify_model(o);
+    if (steps) {
+        if (!types_alone) fmt::print("\n");
+        verify_precision(*steps, o.model, o.precision);
+    }
     if (status == 0 && !o.no_program && !o.model.user_executors.empty()) verify_functions(o);
     return status;
 }
@@ -231,7 +258,12 @@ void add_verify(CLI::App& app, Action& action) {
         "folder,\n"
         "and its own test is run: what the functions compute is held against their patterns, or against the bodies\n"
         "that the model has for them, and where there is neither their gradients against differences.\n\n"
-        "  thunderc verify model.onnx --batch 1 --seq 16");
+        "With --dtype what rounding costs is said as well: of each op by itself, beside fp64 of the same operands, "
+        "and\n"
+        "of the loss and the gradients, beside what torch.autocast's casts would leave of them. --directions 0\n"
+        "--elements 0 asks for that alone.\n\n"
+        "  thunderc verify model.onnx --batch 1 --seq 16\n"
+        "  thunderc verify model.onnx --batch 1 --seq 16 --dtype bf16");
     o->model.add_to(*sub);
     sub->add_option("--seed", o->check.seed, "of weights, inputs and what is compared")
         ->check(at_least(0))
@@ -252,7 +284,25 @@ void add_verify(CLI::App& app, Action& action) {
                     "repeated")
         ->type_name("ARG")
         ->allow_extra_args(false);
-    sub->callback([o, &action] { action = [o] { return verify_command(*o); }; });
+    sub->add_option("--batches", o->precision.batches,
+                    "with --dtype: random batches over which errors are averaged, each with weights of its own")
+        ->check(at_least_one())
+        ->capture_default_str();
+    sub->add_option(
+           "--factor", o->precision.factor,
+           "with --dtype: how many times as far from fp64 as by PyTorch's roundings the loss, and all gradients "
+           "together, may be")
+        ->check(positive_number())
+        ->capture_default_str();
+    sub->add_option("--rows", o->precision.rows, "with --dtype: of the tables, the worst")
+        ->check(at_least_one())
+        ->capture_default_str();
+    sub->add_flag("--json", o->precision.json, "with --dtype: what the types cost alone, as JSON");
+    sub->callback([o, sub, &action] {
+        for (const char* option : {"--batches", "--factor", "--rows", "--json"})
+            if (sub->count(option) > 0) o->about_types = option;
+        action = [o] { return verify_command(*o); };
+    });
 }
 
 }  // namespace thunderc

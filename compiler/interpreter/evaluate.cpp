@@ -85,6 +85,7 @@ class Evaluator {
 
     void step(const Function& function, const Op& op, const std::vector<Value>& dead, std::vector<Slot>& frame) {
         std::vector<Slot> results;
+        if (options_.before && !runs_function(op)) options_.before(function, op, copies_of(op.operands, frame));
         const bool pads = options_.at_stop && op.attributes.has("padding_idx");
         Tensor ids;  // as they are before the op, which may take what nothing else reads
         if (pads) ids = *frame[op.operands[1].index].at(0);
@@ -118,7 +119,7 @@ class Evaluator {
         for (std::size_t k = 0; k < results.size(); ++k) frame[op.results[k].index] = std::move(results[k]);
         if (options_.at_stop && op.name == "stop_gradient") options_.at_stop(*frame[op.results[0].index].at(0));
         if (pads) hold_padding(ids, op.attributes.integer("padding_idx"), *frame[op.results[0].index].at(0));
-        if (options_.observe) observe(function, op, frame);
+        if (options_.observe) options_.observe(function, op, copies_of(op.results, frame));
     }
 
     // Rows that a table gives where the id pads have no gradient, as what a stop gives.
@@ -221,13 +222,15 @@ class Evaluator {
         return results;
     }
 
-    void observe(const Function& function, const Op& op, const std::vector<Slot>& frame) const {
-        std::vector<Members> results;
-        for (Value v : op.results) {
-            results.emplace_back();
-            for (const Shared& member : frame[v.index]) results.back().push_back(*member);
+    // What an observer may keep; of a value that is absent no members.
+    static std::vector<Members> copies_of(const std::vector<Value>& values, const std::vector<Slot>& frame) {
+        std::vector<Members> copies;
+        for (Value v : values) {
+            copies.emplace_back();
+            if (!v) continue;
+            for (const Shared& member : frame[v.index]) copies.back().push_back(*member);
         }
-        options_.observe(function, op, results);
+        return copies;
     }
 
     const Module& module_;

@@ -24,6 +24,8 @@ struct EvaluateOptions {
     // May put another tensor in the place of what a stop_gradient gives, or a lookup at ids that pad (`padding_idx`):
     // differences of a loss hold it still.
     std::function<void(Tensor&)> at_stop = {};
+    // Sees the operands of every op but calls and loops, before it runs; an absent one has no members.
+    std::function<void(const Function&, const Op&, std::span<const Members> operands)> before = {};
 };
 
 // Integers are exact in int64. Sums run in the order of indices, so equal programs give equal bits.

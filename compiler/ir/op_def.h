@@ -50,6 +50,13 @@ struct Precision {
     std::function<bool(const Op&)> leaves_range = nullptr;
 };
 
+// What torch.autocast makes of an op of PyTorch that is this one: compiler/check/autocast.h compares programs with it.
+enum class Autocast : std::uint8_t {
+    promotes,  // on none of its lists: of the widest type that it reads
+    low,       // reads and gives the narrow type
+    wide,      // reads and gives f32
+};
+
 // Which rows of a batch a result's rows are made of, for whoever cuts a batch or asks whether rows see one another.
 // What has .elementwise acts by element, and need not say so.
 struct Rows {
@@ -258,6 +265,7 @@ struct OpDef {
     std::string smooth;  // or why there are none
 
     Precision precision;
+    Autocast autocast = Autocast::promotes;
     Rows rows;
 
     // ---- traits: what analyses and passes ask for (traits.h)

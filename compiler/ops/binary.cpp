@@ -266,6 +266,7 @@ OpDef binary(const BinaryRow& row) {
     def.in_place = {{0, 0}, {0, 1}};
     add_traits(def);
     if (def.name == "pow") def.precision.leaves_range = [](const Op&) { return true; };
+    if (def.name == "pow") def.autocast = Autocast::wide;
     if (def.name == "mul")  // a square
         def.precision.leaves_range = [](const Op& op) { return op.operands[0] == op.operands[1]; };
     if (row.takes == Takes::booleans) {

@@ -65,6 +65,7 @@ OpDef binary_cross_entropy() {
         return std::vector<Value>{b.sub(of_zero, b.mul(t, log_of(b, p)))};
     };
     def.precision = {.kind = Precision::Kind::island, .why = "1 - p has no digit left near 1"};
+    def.autocast = Autocast::wide;
     def.rows = {.kind = Rows::Kind::by_element};
     def.in_place = {{0, 0}, {0, 1}};
     def.samples = {{"rows", {f32({3, 5}, 0.1, 0.9), f32({3, 5}, 0, 1)}, {}},

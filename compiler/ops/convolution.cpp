@@ -231,6 +231,7 @@ std::vector<OpDef> define_convolution() {
     forward.call = call_forward;
     forward.flops = [](const Op& op, const Function& f) { return form_of_forward(op, f).flops(); };
     forward.precision = {.kind = Precision::Kind::product};
+    forward.autocast = Autocast::low;
     forward.rows = {.kind = Rows::Kind::first, .operands = {0, residual_operand}};
     forward.recompute = Recompute::expensive;
     forward.linear_in = {0, 1};

@@ -86,6 +86,7 @@ OpDef forward() {
     };
     def.precision = {
         .kind = Precision::Kind::island, .why = "the loss and its log-sum-exp", .low_operands = {0}, .stays = true};
+    def.autocast = Autocast::wide;
     def.level = OpLevel::composite;
     def.summary =
         "The summed cross entropy (a scalar) of logits (rows, classes) against labels (rows); keeps lse (rows).";

@@ -22,6 +22,41 @@ std::size_t fp8_first_of_x(const Op& quantise) {
                                                : current_from;
 }
 
+std::vector<std::vector<Tensor>> fp8_in_double(const Op& quantise, std::span<const std::vector<Tensor>> operands,
+                                               std::span<const std::vector<Tensor>> results) {
+    std::vector<double> x;
+    std::int64_t width = 1;
+    for (std::size_t k = fp8_first_of_x(quantise); k < operands.size(); ++k) {
+        const Tensor& part = operands[k].at(0);
+        width = last_dim(part.type.dims);
+        x.insert(x.end(), part.f.begin(), part.f.end());
+    }
+    const std::int64_t rows = static_cast<std::int64_t>(x.size()) / width;
+    const std::string blocks = quantise.attributes.string("blocks", "");
+    bool turned = quantise.attributes.string("copies", "both") == "transposed";  // else the codes as x lies come first
+    std::vector<std::vector<Tensor>> out(results.begin(), results.end());
+    const Tensor* inverse = nullptr;  // the result before the codes
+    for (std::size_t r = 0; r < results.size(); ++r) {
+        if (!is_quantised(results[r].at(0).type.dtype)) {
+            inverse = &results[r].at(0);
+            continue;
+        }
+        const std::int64_t columns = turned ? rows : width;
+        for (std::int64_t i = 0; i < (turned ? width : rows); ++i)
+            for (std::int64_t j = 0; j < columns; ++j) {
+                std::int64_t scale = 0;
+                if (!blocks.empty()) {
+                    const BlockShape shape = BlockShape::of(blocks);
+                    scale = i / shape.rows * shape.along(columns) + j / shape.columns;
+                }
+                const auto from = static_cast<std::size_t>(turned ? j * width + i : i * width + j);
+                out[r].at(0).set(i * columns + j, x[from] / inverse->at(scale));
+            }
+        turned = true;
+    }
+    return out;
+}
+
 namespace {
 
 // ---- quantising -----------------------------------------------------------------------------------------------------

@@ -15,9 +15,12 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/ir/tensor.h"
 
 namespace thunderc {
 
@@ -25,5 +28,10 @@ namespace thunderc {
 inline constexpr std::size_t quantised_from = 2, requantised_from = 1, current_from = 0;
 inline constexpr std::size_t fp8_residual = 4, fp8_bias = 5, fp8_before = 4;
 std::size_t fp8_first_of_x(const Op& quantise);
+
+// What an op gave that quantises, its codes with all digits: x over the inverse scale, its own or its block's, that the
+// op has given beside them. For whoever asks what is lost by them.
+std::vector<std::vector<Tensor>> fp8_in_double(const Op& quantise, std::span<const std::vector<Tensor>> operands,
+                                               std::span<const std::vector<Tensor>> results);
 
 }  // namespace thunderc

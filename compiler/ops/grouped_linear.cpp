@@ -112,6 +112,7 @@ OpDef grouped_linear() {
         return flops_of(f.type(op.operands[0]), last_dim(f.type(op.results[0]).dims));
     };
     def.precision = {.kind = Precision::Kind::product};
+    def.autocast = Autocast::low;
     def.recompute = Recompute::expensive;
     def.linear_in = {0, 1};
     def.lookup = [](const Attributes&, const Dims&, const Dims&) {

@@ -180,6 +180,7 @@ std::vector<OpDef> define_layer_norm() {
     forward.vjp = layer_norm_vjp;
     forward.decompose = decompose_layer_norm;
     forward.precision = {.kind = Precision::Kind::island, .why = "statistics of rows", .low_operands = {0}};
+    forward.autocast = Autocast::wide;
     forward.result_names = {"y", "mean", "rstd"};
     forward.parameter_roles = {ParameterRole::other, ParameterRole::scale, ParameterRole::shift};
     forward.operand_names = {"x", "weight", "bias"};

@@ -422,6 +422,7 @@ std::vector<OpDef> define_linear() {
         return product_flops(op, f, 0, static_cast<std::size_t>(last_dim(f.type(op.results[0]).dims)));
     };
     linear.precision = {.kind = Precision::Kind::product};
+    linear.autocast = Autocast::low;
     linear.recompute = Recompute::expensive;
     linear.in_place = {{0, linear_residual}};
     linear.addend = {.operand = linear_residual};

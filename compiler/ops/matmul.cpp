@@ -175,6 +175,7 @@ std::vector<OpDef> define_matmul() {
     def.formula = "c = a b; da = dc bᵀ, db = aᵀ dc, summed over repeated batches";
     def.source = "ONNX MatMul (operands of two or more dimensions)";
     def.precision = {.kind = Precision::Kind::product, .gradient = true};
+    def.autocast = Autocast::low;
     def.recompute = Recompute::expensive;
     def.linear_in = {0, 1};
     def.sums = [](const Attributes& attributes, std::span<const Type> operands) {

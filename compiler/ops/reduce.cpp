@@ -87,6 +87,7 @@ OpDef reduction(Reduction kind, std::string name, OpLevel level, std::string sum
             reduced(x, require_axes(in.attributes.integers("axes"), x), in.attributes.boolean("keep_dims"))};
     };
     def.reduction = kind;
+    if (kind == Reduction::sum || kind == Reduction::product) def.autocast = Autocast::wide;
     def.precision = {.kind = Precision::Kind::island, .why = "a reduction of many terms", .stays = true};
     def.samples = {{"rows", {f32({3, 5})}, over({-1}, true)},
                    {"middle", {f32({2, 3, 4})}, over({1}, false)},
@@ -358,6 +359,7 @@ OpDef argmax() {
 OpDef cumsum() {
     OpDef def;
     def.name = "cumsum";
+    def.autocast = Autocast::wide;
     def.linear_in = {0};
     def.range = [](const RangeInput& in) {
         ValueSet out = sum_of_up_to(in, in.type.dims[require_axis(in.attributes.integer("axis"), in.type)], false);

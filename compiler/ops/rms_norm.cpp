@@ -157,6 +157,7 @@ std::vector<OpDef> define_rms_norm() {
     forward.vjp = rms_norm_vjp;
     forward.decompose = decompose_rms_norm;
     forward.precision = {.kind = Precision::Kind::island, .why = "statistics of rows", .low_operands = {0}};
+    forward.autocast = Autocast::wide;
     forward.result_names = {"y", "rstd"};
     forward.parameter_roles = {ParameterRole::other, ParameterRole::scale};
     forward.operand_names = {"x", "weight"};

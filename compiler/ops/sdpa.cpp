@@ -437,6 +437,7 @@ std::vector<OpDef> define_sdpa() {
         return 2 * sdpa_flops(Shape(f.type(op.operands[0]), f.type(op.operands[1]), op.attributes));
     };
     forward.precision = {.kind = Precision::Kind::product};
+    forward.autocast = Autocast::low;
     forward.recompute = Recompute::expensive;
     forward.result_names = {"out", "lse"};
     forward.operand_names = {"q", "k", "v", "padding", "seed", "draw", "rows"};

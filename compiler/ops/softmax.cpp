@@ -62,6 +62,7 @@ OpDef softmax_like(std::string name, bool logarithm) {
         return std::vector<Value>{logarithm ? b.sub(shifted, b.op("log", {sum})) : b.div(e, sum)};
     };
     def.precision = {.kind = Precision::Kind::island, .why = "a sum of exponentials"};
+    def.autocast = Autocast::wide;
     def.result_names = {"y"};
     def.operand_names = {"x"};
     auto along = [](std::int64_t axis) { return Attributes{{"axis", axis}}; };
@@ -163,6 +164,7 @@ OpDef log_sum_exp() {
         return std::vector<Value>{b.add(b.op("log", {sum}), most)};
     };
     def.precision = {.kind = Precision::Kind::island, .why = "a sum of exponentials"};
+    def.autocast = Autocast::wide;
     auto over = [](Dims axes) { return Attributes{{"axes", std::move(axes)}}; };
     def.samples = {{"rows", {f32({3, 5}, -3, 3)}, over({-1})},
                    {"columns", {f32({2, 4, 3}, -3, 3)}, over({1})},

@@ -209,6 +209,8 @@ OpDef unary(const UnaryRow& row) {
     add_traits(def);
     for (const char* steep : {"exp", "rsqrt", "reciprocal"})
         if (def.name == steep) def.precision.leaves_range = [](const Op&) { return true; };
+    for (const char* listed : {"exp", "log", "rsqrt", "reciprocal"})
+        if (def.name == listed) def.autocast = Autocast::wide;
     def.samples = {{"rows", {f32({3, 5}, row.low, row.high)}, {}}, {"scalar", {f32({}, row.low, row.high)}, {}}};
     if (def.name == "sqrt") def.samples.push_back({"flat", {f32({4}, row.low, row.high)}, {{"flat_at_zero", true}}});
     std::vector<double> special = special_values(row);
@@ -252,6 +254,7 @@ OpDef predicate(std::string name, std::string summary, std::string formula, std:
 OpDef softplus() {
     OpDef def;
     def.name = "softplus";
+    def.autocast = Autocast::wide;
     def.level = OpLevel::imported;
     def.rows = {.kind = Rows::Kind::by_element};
     def.summary = "Smooth positive part, element by element.";

@@ -59,6 +59,66 @@ TEST_F(Commands, VerifyTakesSteepLosses) {
     }
 }
 
+// What the types cost comes behind what is compared in fp64, or alone where nothing of that is asked for.
+TEST_F(Commands, VerifySaysWhatTypesCost) {
+    const std::string verify = "verify --loss cross-entropy --dtype bf16 " + fixtures + "/llama2/noopt.logits.onnx";
+    const Ran ran = run(verify + " --elements 1 --directions 0");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    const std::size_t differences = ran.out.find(" gradients agree with differences within 1e-06\n\nwhat bf16 costs, "),
+                      ops = ran.out.find("\nop "), norm = ran.out.find("\nrms_norm_forward "),
+                      step = ran.out.find("\nsince the batch "), all = ran.out.find("\nall gradients "),
+                      verdict = ran.out.find("\nthe gradients are ");
+    EXPECT_LT(differences, ops) << ran.out;
+    EXPECT_LT(ops, norm) << ran.out;
+    EXPECT_LT(norm, step) << ran.out;
+    EXPECT_LT(step, all) << ran.out;
+    EXPECT_LT(all, verdict) << ran.out;
+    EXPECT_LT(verdict, ran.out.size());
+    EXPECT_EQ(ran.err, "");
+    const Ran alone = run(verify + " --elements 0 --directions 0 --rows 2 --batches 1");
+    EXPECT_EQ(alone.status, 0) << alone.err;
+    EXPECT_TRUE(alone.out.starts_with("what bf16 costs, beside fp64, over 1 random batch with weights of their own\n"))
+        << alone.out;
+    EXPECT_EQ(alone.out.find("differences"), std::string::npos);
+    EXPECT_NE(alone.out.find("\nand 19 gradients more, of smaller ratios (--rows)\n"), std::string::npos) << alone.out;
+    EXPECT_EQ(run(verify + " --elements 0 --directions 0 --rows 2 --batches 1").out, alone.out);
+}
+
+TEST_F(Commands, VerifySaysWhatTypesCostAsJson) {
+    const std::string verify = "verify --json --loss cross-entropy " + fixtures + "/llama2/noopt.logits.onnx";
+    const Ran ran = run(verify + " --dtype bf16 --fp8 current --batches 1");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    const nlohmann::json json = nlohmann::json::parse(ran.out);
+    EXPECT_EQ(json.at("dtype"), "bf16");
+    EXPECT_EQ(json.at("fp8"), "current");
+    EXPECT_EQ(json.at("passes"), true);
+    EXPECT_EQ(json.at("parameters").size(), 21U);
+    EXPECT_GT(json.at("gradients").at("ratio"), 0);
+    bool quantises = false;
+    for (const nlohmann::json& op : json.at("ops")) {
+        quantises = quantises || op.at("dtype") == "e5m2";
+        for (const char* key : {"op", "where", "calls", "error", "epsilons", "rounded_once", "ratio"})
+            EXPECT_TRUE(op.contains(key)) << key;
+    }
+    EXPECT_TRUE(quantises) << ran.out;
+}
+
+TEST_F(Commands, VerifyFailsWhereTypesCostMoreThanAsked) {
+    const std::string verify = "verify --factor 0.01 --elements 0 --directions 0 --batches 1 --loss cross-entropy " +
+                               fixtures + "/mlp/dynamo.logits.onnx --dtype bf16";
+    const Ran ran = run(verify);
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_TRUE(ran.err.starts_with("error: the program loses more by rounding than PyTorch would: all gradients "))
+        << ran.err;
+    EXPECT_NE(ran.err.find(" times the "), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find(", 0.01 at most\nhelp: "), std::string::npos) << ran.err;
+    EXPECT_NE(ran.out.find("\nall gradients "), std::string::npos) << ran.out;
+    EXPECT_EQ(ran.out.find("passes"), std::string::npos) << ran.out;
+    const Ran json = run(verify + " --json");
+    EXPECT_EQ(json.status, 1);
+    EXPECT_EQ(nlohmann::json::parse(json.out).at("passes"), false);
+}
+
 TEST_F(Commands, VerifyTakesRolledLayers) {
     const Ran ran = run("verify --elements 1 --directions 1 " + fixtures + "/llama2/dynamo.logits.onnx");
     EXPECT_EQ(ran.status, 0) << ran.err;

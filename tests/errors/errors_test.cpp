@@ -379,6 +379,21 @@ TEST_F(Errors, OfTheCommandLine) {
     expect_failure(verify + " --seed -1", "--seed: -1 is not a whole number of at least 0" + verify_help, 2);
     expect_failure(verify + " --elements 0 --directions 0",
                    "--directions 0 and --elements 0 leave nothing to compare\nhelp: leave one of the two out", 2);
+    expect_failure(verify + " --dtype bf17", "--dtype: bf17 is not among auto, f32, f16, bf16" + verify_help, 2);
+    expect_failure(verify + " --dtype f32 --fp8 current",
+                   "--fp8 is for a step in bf16, and this one is in f32\nhelp: add --dtype bf16, or leave --fp8 out",
+                   2);
+    for (const std::string option : {"--json", "--factor 3", "--rows 3", "--batches 2"})
+        expect_failure(verify + " " + option,
+                       option.substr(0, option.find(' ')) +
+                           " is about what the types of a program cost, and none is "
+                           "given\nhelp: add --dtype bf16, f16 or f32, or leave it away",
+                       2);
+    expect_failure(
+        verify + " --dtype bf16 --batches 100000000",
+        "verify --dtype evaluates each op by plain loops in double: 5.1e+12 operations of products here, 1e+12 "
+        "at most\nhelp: make it smaller with --batch, --seq and --dim, or with fewer --batches; where the "
+        "model itself is larger, export one of fewer layers and narrower ones: rounding is the same");
     const std::string timeline = "plan --loss cross-entropy " + model + " --machine h100 --timeline no_such/t.json";
     EXPECT_EQ(thunderc(timeline).err,
               "error: no_such/t.json cannot be written: No such file or directory\nhelp: choose another file for "

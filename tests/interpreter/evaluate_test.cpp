@@ -137,6 +137,28 @@ TEST(Evaluate, SeesEveryOpWhereAsked) {
               "layer.add/1 main.repeat/2 ");
 }
 
+// Also what the op takes for itself, since nothing else reads it; of an operand that is absent there are no members.
+TEST(Evaluate, ShowsOperandsBeforeTheOpRuns) {
+    Module module = parse_module(R"(module "m" values
+func @main(%x: f32[2], %w: f32[3,2]) -> (%z) {
+  %y = neg(%x) : f32[2]
+  %z = linear(%y, %w, _, _) : f32[3]
+})");
+    std::vector<std::vector<Members>> seen;
+    EvaluateOptions options;
+    options.before = [&](const Function&, const Op&, std::span<const Members> operands) {
+        seen.emplace_back(operands.begin(), operands.end());
+    };
+    const std::vector<Members> arguments = {{floats({2}, {1, 2})}, {floats({3, 2}, {1, 0, 0, 1, 1, 1})}};
+    evaluate(module, module.main(), std::span<const Members>(arguments), options);
+    ASSERT_EQ(seen.size(), 2U);
+    EXPECT_EQ(seen[0][0], arguments[0]);
+    ASSERT_EQ(seen[1].size(), 4U);
+    EXPECT_EQ(seen[1][0], Members{floats({2}, {-1, -2})});
+    EXPECT_EQ(seen[1][1], arguments[1]);
+    EXPECT_TRUE(seen[1][2].empty() && seen[1][3].empty());
+}
+
 TEST(Evaluate, RefusesArgumentsOfAnotherType) {
     Module module = one_op("f32[2]", "neg(%x)");
     std::vector<Tensor> arguments = {floats({3}, {1, 2, 3})};
