@@ -15,7 +15,7 @@ namespace {
 
 struct ReportOptions {
     std::vector<std::filesystem::path> logs;
-    std::filesystem::path out, program, timeline;
+    std::filesystem::path out, program, timeline, numerics;
     std::string title;
 };
 
@@ -30,6 +30,7 @@ void check_options(const ReportOptions& o) {
     };
     for (const std::filesystem::path& log : o.logs) differ(log);
     if (!o.timeline.empty()) differ(o.timeline);
+    if (!o.numerics.empty()) differ(o.numerics);
 }
 
 void write_report(const ReportOptions& o) {
@@ -39,6 +40,7 @@ void write_report(const ReportOptions& o) {
     name_logs(report.logs);
     if (!o.program.empty()) report.program = read_report_program(o.program);
     if (!o.timeline.empty()) report.timeline = read_report_timeline(o.timeline);
+    if (!o.numerics.empty()) report.numerics = read_report_numerics(o.numerics);
     report.title = o.title;
     if (report.title.empty())
         report.title = report.program && !report.program->model.empty() ? report.program->model
@@ -50,10 +52,14 @@ void write_report(const ReportOptions& o) {
     file.commit();
     for (const ReportLog& log : report.logs)
         for (const std::string& note : log.notes) fmt::print(stderr, "note: {}: {}\n", log.path, note);
+    if (report.numerics)
+        for (const std::string& note : report.numerics->notes)
+            fmt::print(stderr, "note: {}: {}\n", report.numerics->path, note);
     std::int64_t steps = 0;
     for (const ReportLog& log : report.logs) steps += log.steps.lines();
     fmt::print("{}: {} run{}, {} step{}\n", o.out.string(), report.logs.size(), report.logs.size() == 1 ? "" : "s",
                steps, steps == 1 ? "" : "s");
+    if (report.numerics) fmt::print("\n{}", numerics_text(*report.numerics));
 }
 
 }  // namespace
@@ -63,7 +69,8 @@ void add_report(CLI::App& app, Action& action) {
     CLI::App* sub = app.add_subcommand("report", "write a page about training runs, for a browser");
     sub->footer(
         "One file that loads nothing: losses, learning rate, norm of the gradient and throughput of each run, over\n"
-        "each other; with --program where its tensors lie, with --timeline when what runs, and what waits for what.\n\n"
+        "each other; with --program where its tensors lie, with --timeline when what runs, and what waits for what,\n"
+        "with --numerics which tensors overflow, vanish, have few digits or grow: as a table on stdout as well.\n\n"
         "  out/build/train --data corpus.bin --log run.jsonl\n"
         "  thunderc report run.jsonl --program out/ -o report.html");
     sub->add_option("logs", o->logs, "what programs wrote with --log, one run each")->required()->type_name("LOG...");
@@ -73,6 +80,9 @@ void add_report(CLI::App& app, Action& action) {
         ->type_name("DIR");
     sub->add_option("--timeline", o->timeline,
                     "what thunderc plan --timeline, or a program's own --timeline, wrote: shows when what runs")
+        ->check(not_empty())
+        ->type_name("FILE");
+    sub->add_option("--numerics", o->numerics, "what a program's --numerics wrote: shows the tensors to look at")
         ->check(not_empty())
         ->type_name("FILE");
     sub->add_option("--title", o->title, "of the page (default: the model's name, or the log's)")

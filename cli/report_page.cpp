@@ -161,6 +161,8 @@ std::string notes(const RunReport& report) {
     const auto note = [&](const std::string& text) { out += fmt::format("<li>{}</li>\n", html_text(text)); };
     for (const ReportLog& log : report.logs)
         for (const std::string& text : log.notes) note(log.path + ": " + text);
+    if (report.numerics)
+        for (const std::string& text : report.numerics->notes) note(report.numerics->path + ": " + text);
     if (report.program && report.program->left_out > 0)
         note(fmt::format("{} small tensors of the program are left out", report.program->left_out));
     if (report.timeline && report.timeline->left_out > 0)
@@ -224,11 +226,22 @@ std::string report_page(const RunReport& report) {
                                                                  {{"model", html_text(report.program->model)},
                                                                   {"command", html_text(report.program->command)},
                                                                   {"arenas", arena_rows(*report.program)}});
+    std::string numerics;
+    if (report.numerics)
+        numerics = filled(
+            bundled_template("report/numerics.html"),
+            {{"what", fmt::format("In {} steps from {} to {}: {} of {} tensors and gradients, those with "
+                                  "most that is no number, overflows, vanishes, or has changed its size, "
+                                  "and the least signal over noise.",
+                                  report.numerics->steps, report.numerics->first_step, report.numerics->last_step,
+                                  report.numerics->rows.size(), report.numerics->tensors)},
+             {"rows", numerics_rows(*report.numerics)}});
     return filled(bundled_template("report/page.html"),
                   {{"title", html_text(report.title)},
                    {"style", bundled_template("report/report.css")},
                    {"runs", rows},
                    {"notes", notes(report)},
+                   {"numerics", numerics},
                    {"memory", program_section},
                    {"timeline", report.timeline ? bundled_template("report/timeline.html") : ""},
                    {"data", data + "}"},

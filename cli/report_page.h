@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/report_log.h"
+#include "cli/report_numerics.h"
 #include "cli/report_program.h"
 
 namespace thunderc {
@@ -18,6 +19,7 @@ struct RunReport {
     std::vector<ReportLog> logs;
     std::optional<ReportProgram> program;
     std::optional<ReportTimeline> timeline;
+    std::optional<ReportNumerics> numerics;
 };
 
 std::string report_page(const RunReport& report);

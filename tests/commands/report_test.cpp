@@ -246,5 +246,73 @@ TEST_F(ReportPage, HasTheTimelineOfAStep) {
     EXPECT_EQ(run("report run.jsonl --timeline t.json -o page.html").status, 1);
 }
 
+// A line of --numerics, of a tensor.
+std::string tensor_line(int step, const std::string& name, double mean_square, double underflow, double overflow,
+                        int nan, const std::string& more = "") {
+    return fmt::format(
+        "{{\"step\":{},\"function\":\"layer_forward\",\"call\":\"linear_forward\",\"tensor\":\"{}\",\"of\":\"\","
+        "\"dtype\":\"bf16\",\"shape\":[2,8],\"amax\":1,\"least\":0.5,\"mean_square\":{},\"zeros\":0,\"underflow\":{},"
+        "\"overflow\":{},\"nan\":{}{}}}\n",
+        step, name, mean_square, underflow, overflow, nan, more);
+}
+
+// In the order of what is worst; of each the worst of all steps, and how much it has grown from the first to the last.
+TEST_F(ReportPage, HasTheTensorsToLookAt) {
+    write("run.jsonl", step(0, "5.5"));
+    std::string lines;
+    for (const int s : {0, 100}) {
+        lines += tensor_line(s, "quiet", 1, 0, 0, 0);  // nothing to look at
+        lines += tensor_line(s, "grows", s == 0 ? 1 : 16, 0, 0, 0);
+        lines += tensor_line(s, "vanishes", 1, s == 0 ? 0.25 : 0.125, 0, 0);
+        lines += tensor_line(s, "saturates", 1, 0, s == 0 ? 0.0625 : 0.5, 0);
+        lines += tensor_line(s, "broken", 1, 0, 0, s == 0 ? 0 : 3);
+        lines += tensor_line(s, "noisy<b>", 1, 0, 0, 0, s == 0 ? ",\"snr_db\":20.5" : ",\"snr_db\":55");
+        lines += fmt::format(
+            "{{\"step\":{},\"gradient\":\"lm_head.weight\",\"dtype\":\"f32\",\"shape\":[2],\"norm\":{},"
+            "\"amax\":1,\"least\":1,\"mean_square\":1,\"zeros\":0,\"underflow\":0,\"overflow\":0,"
+            "\"nan\":0}}\n{{\"step\":{},\"layer\":\"lm_head\",\"norm\":{}}}\n",
+            s, s == 0 ? 8 : 2, s, s == 0 ? 8 : 2);
+    }
+    write("n.jsonl", lines + "{\"step\":200,\"tens");
+    const Ran ran = run("report run.jsonl --numerics n.jsonl -o page.html");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.err, "note: n.jsonl: 1 line is of no tensor and is left out, the first is line 17\n");
+    EXPECT_EQ(ran.out, R"(page.html: 1 run, 1 step
+
+what tensors held in 2 steps, 0 to 100: 6 of 7 tensors and gradients
+
+tensor          call            dtype  nan  overflow  underflow  at step  least dB  size  growth
+broken          linear_forward  bf16     3         0          0      100         -     1      1x
+saturates       linear_forward  bf16     0       50%          0      100         -     1      1x
+vanishes        linear_forward  bf16     0         0        25%        0         -     1      1x
+noisy<b>        linear_forward  bf16     0         0          0        -      20.5     1      1x
+grows           linear_forward  bf16     0         0          0        -         -     4      4x
+lm_head.weight  gradient        f32      0         0          0        -         -     2   0.25x
+)");
+    const std::string page = contents("page.html");
+    const std::size_t section = page.find("<h2 id=\"numerics-title\">What tensors hold</h2>");
+    ASSERT_NE(section, std::string::npos);
+    std::size_t before = section;
+    for (const char* name : {"broken", "saturates", "vanishes", "noisy&lt;b&gt;", "grows", "lm_head.weight"}) {
+        const std::size_t at = page.find("<tr><th scope=\"row\">" + std::string(name) + "</th>", section);
+        EXPECT_LT(before, at) << name;
+        before = at;
+    }
+    EXPECT_EQ(page.find(">quiet<"), std::string::npos);
+    EXPECT_NE(page.find("1 line is of no tensor and is left out"), std::string::npos);
+    EXPECT_EQ(report("run.jsonl").find("numerics-title"), std::string::npos);
+}
+
+TEST_F(ReportPage, RefusesNumericsThatAreNone) {
+    write("run.jsonl", step(0, "5.5"));
+    const Ran ran = run("report run.jsonl --numerics run.jsonl -o page.html");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.err,
+              "error: run.jsonl does not say what tensors hold: none of its lines is of one\nhelp: name a file that "
+              "out/build/train --numerics FILE wrote\n");
+    const Ran itself = run("report run.jsonl --numerics page.html -o page.html");
+    EXPECT_NE(itself.status, 0);
+}
+
 }  // namespace report_test
 }  // namespace thunderc
