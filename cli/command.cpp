@@ -164,8 +164,7 @@ void ModelOptions::add_graph_to(CLI::App& app) {
     repeatable(app.add_option("--disable", disabled, "leaves passes out, to find the one that is wrong"))
         ->type_name("PASS,...")
         ->delimiter(',');
-    // Not in the help: how the report of a bug is tested.
-    app.add_option("--fail-in", fail_in)->group("");
+    app.add_option("--fail-in", fail_in)->group("");  // not in the help: how the report of a bug is tested
 }
 
 void require_pass(const ModelOptions& options, const std::string& name) {

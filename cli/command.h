@@ -28,6 +28,7 @@ void add_run(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_ckpt(CLI::App& app, Action& action);
+void add_bisect(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_completion(CLI::App& app, Action& action);
 
@@ -44,7 +45,9 @@ struct ModelOptions {
     std::vector<std::string> disabled;                  // passes that are left out
     std::vector<std::filesystem::path> user_executors;  // files of functions that the user brings
     std::string fail_in;                                // a pass that fails as if it had a bug
-    std::optional<std::string> transform;               // forward,vjp; none: a training program
+    // Changes the module behind the pass of that name: a fault that a test plants, for which there is no option.
+    std::function<void(Module&, const std::string&)> planted;
+    std::optional<std::string> transform;  // forward,vjp; none: a training program
     bool no_roll = false;
     std::optional<std::int64_t> dp, fsdp;  // not given: one rank that communicates with nobody
     std::int64_t bucket_mb = 25;

@@ -59,6 +59,8 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (c.sync_batch_norm) text += " --sync-batch-norm";
     if (c.bucket_bytes != defaults.bucket_bytes) add("--bucket-mb", std::to_string(c.bucket_bytes >> 20));
     if (!c.roll) text += " --no-roll";
+    if (c.decisions) add("--decisions", std::to_string(*c.decisions));
+    if (c.without_decision) add("--without-decision", std::to_string(*c.without_decision));
     return text;
 }
 

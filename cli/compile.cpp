@@ -12,6 +12,7 @@
 #include "codegen/program/model_files.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/print.h"
+#include "compiler/passes/layers/outline_blocks.h"
 #include "compiler/passes/recognise/choose_outputs.h"
 #include "compiler/pipeline.h"
 #include "compiler/support/error.h"
@@ -58,12 +59,31 @@ Module run_or_report(Module module, const std::vector<Pass>& passes, std::vector
         }
         try {
             std::vector<PassRun> again;
-            failure.before = whole_text(
-                run_passes(start(), before, again, {.disabled = options.disabled, .after = {}, .failing = {}}));
+            std::optional<CountedDecisions> decisions;
+            if (options.decisions != nullptr)
+                decisions.emplace(options.decisions->limit(), options.decisions->without());
+            failure.before = whole_text(run_passes(start(), before, again,
+                                                   {.disabled = options.disabled,
+                                                    .after = {},
+                                                    .failing = {},
+                                                    .decisions = decisions ? &*decisions : nullptr,
+                                                    .planted = options.planted}));
         } catch (const std::exception&) {  // a report without it is better than none
         }
         throw;
     }
+}
+
+// Of a whole program: with no fewer it would be that of all of them, and say that it is another one.
+void require_decisions(const CountedDecisions& limited) {
+    const std::size_t all = limited.asked().size();
+    const auto require = [&](const char* option, const std::optional<std::size_t>& number) {
+        if (number && *number > all)
+            fail(fmt::format("{} {}: the compiler takes {} decisions for this model", option, *number, all),
+                 "thunderc bisect --list prints them with their numbers");
+    };
+    require("--decisions", limited.limit());
+    require("--without-decision", limited.without());
 }
 
 Module imported(const ModelOptions& options, Report& report) {
@@ -81,6 +101,11 @@ Compiled compile(const ModelOptions& options, const PassOptions& pass_options, c
     PassOptions run_options = pass_options;
     run_options.disabled.insert(options.disabled.begin(), options.disabled.end());
     run_options.failing = options.fail_in;
+    run_options.planted = options.planted;
+    std::optional<CountedDecisions> limited;
+    const CompileOptions& c = options.compile;
+    if ((c.decisions || c.without_decision) && run_options.decisions == nullptr)
+        run_options.decisions = &limited.emplace(c.decisions, c.without_decision);
     Compiled out;
     PassRun import;
     import.name = "import";
@@ -92,6 +117,7 @@ Compiled compile(const ModelOptions& options, const PassOptions& pass_options, c
     const std::vector<Pass> passes = passes_until(pipeline(options.compile), last_pass);
     out.module =
         run_or_report(std::move(module), passes, out.runs, run_options, [&options] { return imported(options); });
+    if (limited && last_pass.empty()) require_decisions(*limited);
     if (!options.silent) print_warnings(out.runs);
     return out;
 }
@@ -113,15 +139,12 @@ Module compile_reference(const ModelOptions& options, Module module, const std::
     // what the program rounds, the reference does not
     naive.fp8.clear();
     naive.dtype = naive.master = naive.grad_dtype = naive.optim_dtype = "f32";
-    // A loop's backward pass is checked against that of calls in a row, as long as somebody could read these.
-    constexpr std::int64_t most_in_a_row = 8;
-    naive.roll = naive.roll && layers > most_in_a_row;
+    naive.roll = naive.roll && !naive_in_a_row(static_cast<std::size_t>(layers));
     std::vector<Pass> passes = pipeline(naive);
     const std::size_t shared = passes_until(passes, parting).size();
     passes.erase(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(shared));
     std::vector<PassRun> runs;
-    const PassOptions run_options = {
-        .disabled = {options.disabled.begin(), options.disabled.end()}, .after = {}, .failing = {}};
+    const PassOptions run_options = {.disabled = {options.disabled.begin(), options.disabled.end()}, .after = {}};
     return run_or_report(std::move(module), passes, runs, run_options, [&] {
         std::vector<PassRun> again;
         return run_passes(imported(options), passes_until(pipeline(options.compile), parting), again, run_options);
@@ -136,8 +159,7 @@ namespace {
 
 // Import and passes without a word.
 Module compile_silently(const ModelOptions& options, const std::string& last_pass) {
-    const PassOptions run_options = {
-        .disabled = {options.disabled.begin(), options.disabled.end()}, .after = {}, .failing = {}};
+    const PassOptions run_options = {.disabled = {options.disabled.begin(), options.disabled.end()}, .after = {}};
     std::vector<PassRun> runs;
     return run_passes(imported(options), passes_until(pipeline(options.compile), last_pass), runs, run_options);
 }

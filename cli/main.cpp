@@ -108,8 +108,9 @@ int run(int argc, char** argv, CommandLine& command) {
     app.require_subcommand(1);
     app.footer(
         "thunderc COMMAND --help says what a command takes.\n\n"
-        "Exit status: 0 done; 1 the model, the data or the machine is at fault, or train --diff or verify found a\n"
-        "difference; 2 the command line is; 3 thunderc is: it leaves a folder thunderc-bug-N that shows the bug "
+        "Exit status: 0 done; 1 the model, the data or the machine is at fault, or train --diff, verify or bisect "
+        "found\n"
+        "a difference; 2 the command line is; 3 thunderc is: it leaves a folder thunderc-bug-N that shows the bug "
         "again.");
     Action action;
     add_train(app, action);
@@ -118,6 +119,7 @@ int run(int argc, char** argv, CommandLine& command) {
     add_trace(app, action);
     add_plan(app, action);
     add_verify(app, action);
+    add_bisect(app, action);
     add_run(app, action);
     add_data(app, action);
     add_report(app, action);

@@ -111,6 +111,14 @@ void add_train(CLI::App& app, Action& action) {
         ->check(is_loss_scale())
         ->type_name("auto|off|dynamic|N")
         ->capture_default_str();
+    sub->add_option("--decisions", o->model.compile.decisions,
+                    "take the first N of the compiler's decisions alone, as thunderc bisect numbers them")
+        ->check(at_least(0))
+        ->type_name("N");
+    sub->add_option("--without-decision", o->model.compile.without_decision,
+                    "take all of the compiler's decisions but the one with this number")
+        ->check(at_least_one())
+        ->type_name("N");
     sub->add_flag("--force", o->force, "write into a folder that holds something else");
     sub->add_flag("--diff", o->diff, "write nothing: print how the folder differs; exit 1 where it does");
     sub->add_flag("--no-weights", o->no_weights, "leave the export's weights out of the folder");

@@ -65,10 +65,10 @@ TrainingProgram training_program(const ModelOptions& model, const DeviceOptions&
     if (defaults.loss_scale != "auto") emit.command += fmt::format(" --loss-scale {}", defaults.loss_scale);
     emit.compile = model.compile;
     if (emit.compile.dtype == "auto") emit.compile.dtype = name_of(exported);
+    out.compute = parse_dtype(emit.compile.dtype).value();
     emit.default_grad_accum = defaults.grad_accum;
     emit.default_loss_scale = defaults.loss_scale;
-    if (defaults.loss_scale == "auto")
-        emit.default_loss_scale = covers(parse_dtype(emit.compile.dtype).value(), DType::f32) ? "off" : "dynamic";
+    if (defaults.loss_scale == "auto") emit.default_loss_scale = covers(out.compute, DType::f32) ? "off" : "dynamic";
     as_pass(model, "print_program", module, [&] { out.files = print_program(module, reference, emit); });
     out.tensors = tensor_files(module, weights, out.missing);
     if (std::vector<StoredTensor> constants = stored_constants(reference); !constants.empty())

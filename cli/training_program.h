@@ -16,7 +16,8 @@ struct TrainingProgram {
     std::string model_name;
     std::vector<OutputFile> files;
     std::vector<TensorFile> tensors;
-    std::string missing;  // the file that the weights would have come from, where it is not there
+    DType compute = DType::f32;  // of products: what --dtype auto is
+    std::string missing;         // the file that the weights would have come from, where it is not there
 };
 
 // What a run of the program does unless it is told otherwise.

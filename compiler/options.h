@@ -80,6 +80,9 @@ struct CompileOptions {
     // with products of a narrow type
     std::string master = "f32";                           // f32, none
     std::string grad_dtype = "f32", optim_dtype = "f32";  // f32, or that of products
+    // How many decisions that change numbers are taken, in the order of the passes; none: all (counted_decisions.h).
+    std::optional<std::size_t> decisions;
+    std::optional<std::size_t> without_decision;  // the number of one that is not taken, from 1
     bool coded_states() const { return optim_dtype == eight_bits; }
 };
 

@@ -33,7 +33,12 @@ Module run_passes(Module module, const std::vector<Pass>& passes, std::vector<Pa
         run.name = pass.name;
         const auto begin = std::chrono::steady_clock::now();
         run_as_pass(pass.name, options.failing, [&] {
-            if (!options.disabled.contains(pass.name)) module = pass.run(std::move(module), run.report);
+            if (options.disabled.contains(pass.name)) return;
+            run.report.decisions = options.decisions;
+            if (options.decisions != nullptr) options.decisions->begin(pass.name);
+            module = pass.run(std::move(module), run.report);
+            run.report.decisions = nullptr;  // the report is kept for longer
+            if (options.planted) options.planted(module, pass.name);
         });
         run.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
         try {

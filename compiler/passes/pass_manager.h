@@ -30,6 +30,9 @@ struct PassOptions {
     std::set<std::string> disabled;                            // names of passes that leave everything as it is
     std::function<void(const Module&, const PassRun&)> after;  // called after each pass
     std::string failing = {};                                  // this pass fails as one with a bug does
+    CountedDecisions* decisions = nullptr;                     // who counts and declines; none: all are taken
+    // Called behind each pass with its name, before the module is verified: a test plants a fault with it.
+    std::function<void(Module&, const std::string&)> planted = {};
 };
 
 // A pass that failed by a bug of thunderc: what run_passes throws in place of what the pass threw, or where the

@@ -48,7 +48,8 @@ TEST_F(Completion, OfFilesWhereNoOptionBegins) {
 
 // The table of options is one: what --help shows can be completed, and nothing else. Hidden options are in neither.
 TEST_F(Completion, OfWhatTheHelpShows) {
-    for (const std::string command : {"train", "emit", "inspect", "trace", "plan", "verify", "run", "check"}) {
+    for (const std::string command :
+         {"train", "emit", "inspect", "trace", "plan", "verify", "bisect", "run", "check"}) {
         const std::string help = run(command + " --help").out;
         std::set<std::string> shown;
         const std::regex option("\n  (?:-[a-z],)?(--[a-z0-9-]+)");

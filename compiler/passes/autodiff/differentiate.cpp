@@ -83,6 +83,13 @@ class Differentiator {
     Module out_;
     std::map<std::pair<std::string, CallShape>, Pair> pairs_;
     std::map<std::string, std::string> backward_of_;  // by forward function
+    // What backward computes again, in this function; one that may not has what it reads saved.
+    RecomputePolicy policy_of(const Function& f) const {
+        if (options_.recompute == RecomputePolicy::none) return RecomputePolicy::none;
+        const std::string where = f.scope.empty() ? "@" + f.name : f.scope;
+        return report_.may("recompute", where) ? options_.recompute : RecomputePolicy::none;
+    }
+
     std::set<std::string> warned_;
 };
 
@@ -426,7 +433,7 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
     number_names(f, joint.seeds);
 
     SplitOptions split_options;
-    split_options.policy = options_.recompute;
+    split_options.policy = policy_of(f);
     split_options.available = shape.available;
     split_options.arguments_pass = !shape.loop;
     split_options.first_reusable_result = shape.loop ? shape.carried : 0;
@@ -523,7 +530,8 @@ Module Differentiator::run() {
     Function& f = joint.f;
     name_after_modules(f, joint.forward_ops);
     number_names(f, joint.seeds);
-    if (options_.recompute != RecomputePolicy::none && std::none_of(f.ops.begin(), f.ops.end(), runs_function))
+    if (options_.recompute != RecomputePolicy::none && std::none_of(f.ops.begin(), f.ops.end(), runs_function) &&
+        policy_of(f) != RecomputePolicy::none)
         recompute_in_place(f, joint.forward_ops, joint.gradients, RecomputePolicy::selective);
     for (std::size_t k = 0; k < main.results.size(); ++k) {
         if (!joint.seeds[k]) continue;

@@ -127,6 +127,7 @@ void attach_bias(Function& f, Report& report) {
                 report.declined("bias", where(f, e.op(j)), "the product without it is read as well");
                 continue;
             }
+            if (!report.may("bias", where(f, e.op(j)), f.info(y).name)) continue;
             Op merged = e.op(j);
             merged.results = e.op(i).results;
             merged.provenance = merge(merged.provenance, e.op(i).provenance);
@@ -173,6 +174,7 @@ void attach_activation(Function& f, Report& report) {
             report.declined("activation", where(f, e.op(j)), "what " + activation + " is applied to is read as well");
             continue;
         }
+        if (!report.may("activation", where(f, e.op(j)), fmt::format("{} of {}", activation, f.info(y).name))) continue;
         Op merged = e.op(j);
         merged.attributes.set("activation", activation);
         merged.results = e.op(i).results;
@@ -210,6 +212,7 @@ void attach_bias_gradient(Function& f, Report& report) {
             for (std::int64_t d = 0; d < f.type(dy).rank(); ++d)
                 if (d != axis) others.push_back(d);
             if (others.empty() || axes != others) continue;
+            if (!report.may("bias gradient", where(f, product), f.info(sum.results[0]).name)) continue;
             product.attributes.set("bias", true);
             product.results.push_back(sum.results[0]);
             product.provenance = merge(product.provenance, sum.provenance);

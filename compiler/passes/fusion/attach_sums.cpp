@@ -77,6 +77,8 @@ class Sum {
         std::stable_sort(inputs_.begin(), inputs_.end(),
                          [](const Input& a, const Input& b) { return a.place < b.place; });
         if (inputs_.empty() && weights_.empty()) return false;
+        const Op& folded = inputs_.empty() ? weights_.front() : inputs_.front().op;
+        if (!report_.may("sum", where(e_.f, folded), e_.f.info(sum).name)) return false;
         provenance_ = e_.op(root_).provenance;
         for (std::size_t k = 1; k < weights_.size(); ++k) weights_[k].operands.push_back(weights_[k - 1].results[0]);
         for (Op& op : weights_) emit(op);
@@ -283,6 +285,7 @@ void fold_accumulation(Function& f, Report& report) {
             report.declined("accumulation", where(f, product), "not all of its gradients are accumulated here");
             continue;
         }
+        if (!report.may("accumulation", where(f, product), f.info(gradient).name)) continue;
         for (std::int32_t k : accumulations) product.operands.push_back(e.op(k).operands[0]);
         product.operands.push_back(first);
         e.replace(start, std::move(product));

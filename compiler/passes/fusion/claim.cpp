@@ -79,12 +79,21 @@ class FunctionClaimer {
         throw UserError(std::move(d));
     }
 
+    std::string result_name(const Op& op) const {
+        return op.results.empty() || !op.results[0] ? ""
+                                                    : fmt::format("{} of @{}", f_.info(op.results[0]).name, f_.name);
+    }
+
     bool claimed(Op& op, const OpDef& def) {
         if (def.level == OpLevel::primitive) return false;
         const std::string where = op.provenance.scope.empty() ? "@" + f_.name : op.provenance.scope;
         for (const Executor* e : executors_) {
             std::optional<std::string> reason = e->declines(op, f_);
             if (!reason) {
+                // What is done to whole arenas is done so by any program, the reference too.
+                if (e->name != "optimizer" &&
+                    !report_.may(op.name, where, fmt::format("{} for {}", e->name, result_name(op))))
+                    return false;
                 op.attributes.set("executor", e->name);
                 report_.done(op.name, where, e->note ? fmt::format("{}; {}", e->name, e->note(op, f_)) : e->name);
                 return true;

@@ -176,6 +176,19 @@ void split_concats(Function& f) {
     }
 }
 
+// A kernel of several ops is a decision; of a group without it each op is a kernel by itself.
+void part_undecided(KernelGroups& groups, Report& report) {
+    const Function& f = groups.function();
+    for (int g = 0; g < static_cast<int>(groups.groups().size()); ++g) {
+        const std::vector<int>& ops = groups.members(g);
+        if (ops.size() < 2) continue;
+        const Op& last = f.ops[static_cast<std::size_t>(ops.back())];
+        if (!report.may("fuse", groups.where(g),
+                        fmt::format("{} ops that give {} of @{}", ops.size(), f.info(last.results[0]).name, f.name)))
+            groups.part(g);
+    }
+}
+
 Function fuse_function(const Function& function, const FuseOptions& options, KernelFacts& facts,
                        KernelFunctions& kernels, Report& report) {
     Function current = function;
@@ -185,8 +198,9 @@ Function fuse_function(const Function& function, const FuseOptions& options, Ker
         KernelGroups groups(current, facts);
         if (options.fuse) groups.merge_all();
         std::optional<Function> next;
-        if (options.fuse && round < most_rounds) next = recompute_in_kernels(groups);
+        if (options.fuse && round < most_rounds) next = recompute_in_kernels(groups, report);
         if (!next) {
+            if (report.decisions != nullptr) part_undecided(groups, report);
             groups.describe_all();
             if (options.fuse) report_declined(groups, report);
             return Rebuild(groups, kernels, report).run();

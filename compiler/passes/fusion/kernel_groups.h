@@ -61,6 +61,8 @@ class KernelGroups {
     KernelGroups(const Function& function, KernelFacts& facts);
     // Makes one of groups wherever that moves fewer bytes.
     void merge_all();
+    // Undoes what made one group of several: each op is one by itself again.
+    void part(int group);
     // Describes the groups as they are now.
     void describe_all();
 

@@ -12,6 +12,7 @@
 #include "compiler/kernels/costs.h"
 #include "compiler/passes/fusion/claim.h"
 #include "compiler/passes/fusion/kernel_groups.h"
+#include "compiler/support/error.h"
 
 namespace thunderc {
 namespace {
@@ -113,6 +114,14 @@ void KernelGroups::become_one(int a, int b, Group merged) {
     merged.version = first.version + second.version + 1;
     first = std::move(merged);
     second = Group{};
+}
+
+void KernelGroups::part(int group) {
+    const std::vector<int> ops = std::exchange(at(group), Group{}).ops;
+    for (int k : ops) {
+        begin_group(k);
+        check(begin_with_one(static_cast<int>(groups_.size()) - 1), "an op that was a kernel is none any more");
+    }
 }
 
 std::vector<int> KernelGroups::producers(int k) const {

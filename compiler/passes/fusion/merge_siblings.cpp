@@ -121,6 +121,12 @@ std::string name_of(const Function& f, const std::vector<const Op*>& siblings) {
     return fmt::format("{}", fmt::join(names, "_"));
 }
 
+std::string place_of(const std::vector<const Op*>& siblings) {
+    Provenance all = siblings[0]->provenance;
+    for (const Op* op : siblings) all = merge(all, op->provenance);
+    return scope_of(siblings, all.scope);
+}
+
 Op merged_product(Function& f, const std::vector<const Op*>& siblings) {
     Op op;
     op.name = "linear";
@@ -166,6 +172,9 @@ void merge_in(Function& f, const Places& read_elsewhere, Report& report) {
     std::set<std::size_t> gone;
     for (const auto& [key, group] : groups) {
         if (group.size() < 2) continue;
+        std::vector<const Op*> siblings;
+        for (std::size_t k : group) siblings.push_back(&f.ops[k]);
+        if (!report.may("merge_siblings", place_of(siblings), name_of(f, siblings))) continue;
         merged[group[0]] = group;
         gone.insert(group.begin() + 1, group.end());
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/fusion/recompute_in_kernels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -26,13 +28,15 @@ class CheapValues {
   public:
     explicit CheapValues(const KernelGroups& groups) : g_(groups), f_(groups.function()), uses_(groups.uses()) {}
 
-    std::vector<Recomputed> find() const {
+    std::vector<Recomputed> find(Report& report) const {
         std::vector<Recomputed> values;
         std::set<int> groups;
         for (int k = 0; k < static_cast<int>(f_.ops.size()); ++k) {
             if (g_.of(k) == KernelGroups::none || op(k).attributes.has(recomputed_attribute)) continue;
             if (groups.count(g_.of(k)) != 0) continue;
-            if (auto value = worth_recomputing(k)) {
+            if (auto value = worth_recomputing(k);
+                value && report.may("recompute", g_.where(g_.of(k)),
+                                    fmt::format("{} of @{}", f_.info(value->value).name, f_.name))) {
                 groups.insert(value->group);
                 values.push_back(std::move(*value));
             }
@@ -125,8 +129,8 @@ class CheapValues {
 
 }  // namespace
 
-std::optional<Function> recompute_in_kernels(const KernelGroups& groups) {
-    const std::vector<Recomputed> values = CheapValues(groups).find();
+std::optional<Function> recompute_in_kernels(const KernelGroups& groups, Report& report) {
+    const std::vector<Recomputed> values = CheapValues(groups).find(report);
     if (values.empty()) return std::nullopt;
     const Function& f = groups.function();
     Function out = f;

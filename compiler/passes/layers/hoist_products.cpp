@@ -130,6 +130,8 @@ Module hoist_products(Module module, Report& report) {
             while (const std::optional<std::size_t> product =
                        find_product(module.functions[i], module.functions[i].ops[k], body)) {
                 const Provenance where = body.ops[*product].provenance;
+                const std::string& of = body.info(body.ops[*product].results[0]).name;
+                if (!report.may("hoist_products", where.scope.empty() ? "@" + name : where.scope, of)) break;
                 report.done("hoist_products", where.scope.empty() ? "@" + name : where.scope,
                             fmt::format("one for {} steps", loop_count(module.functions[i].ops[k])));
                 Function& f = module.functions[i];

@@ -253,6 +253,10 @@ Module outline_blocks(Module module, Report& report) {
         const Whole whole(module.main());
         for (BlockRun& run : found.runs) {
             BlockNames names = names_of(whole.f, run);
+            if (naive_in_a_row(run.periods.size()) &&
+                !report.may("outline_blocks", names.pattern,
+                            fmt::format("{} as @{}", run.periods.size(), names.function)))
+                continue;
             Function body = block_function(whole, run, names);
             body.name = names.function;
             while (!taken.insert(body.name).second)
@@ -262,6 +266,7 @@ Module outline_blocks(Module module, Report& report) {
                                     run.periods[0].size(), body.name));
             blocks.push_back({std::move(run), std::move(names), std::move(body)});
         }
+        if (blocks.empty()) return module;
         replace_by_calls(module.main(), blocks);
         for (Block& block : blocks) module.functions.push_back(std::move(block.body));
     }

@@ -13,9 +13,17 @@
 // two layers. What does not repeat stays where it is.
 #pragma once
 
+#include <cstddef>
+
 #include "compiler/passes/pass_manager.h"
 
 namespace thunderc {
+
+// Whether a naive program has so many layers one after the other, and no function of them: a loop's backward pass is
+// checked against that of calls in a row, as long as somebody could read these.
+constexpr bool naive_in_a_row(std::size_t layers) {
+    return layers <= 8;
+}
 
 Module outline_blocks(Module module, Report& report);
 

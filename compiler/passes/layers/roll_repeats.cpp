@@ -12,6 +12,7 @@
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
 #include "compiler/ir/structure.h"
+#include "compiler/passes/layers/outline_blocks.h"
 #include "compiler/passes/layers/step_families.h"
 
 namespace thunderc {
@@ -293,6 +294,10 @@ Module roll_repeats(Module module, Report& report) {
                     report.declined("roll_repeats", body.scope.empty() ? body.name : body.scope, *why_not);
                 continue;
             }
+            if (naive_in_a_row(row.calls.size()) &&
+                !report.may("roll_repeats", body.scope.empty() ? "@" + body.name : body.scope,
+                            fmt::format("{} calls of @{}", row.calls.size(), body.name)))
+                continue;
             report.done("roll_repeats", body.scope.empty() ? body.name : body.scope,
                         fmt::format("{} calls of @{}", row.calls.size(), body.name));
             roll(main, uses, row, body);

@@ -101,6 +101,7 @@ Function ModuleLowering::entry(const Function& f) {
     Request request = entry_request(f);
     if (options_.gathered && options_.master) {
         Report unheard;
+        unheard.decisions = report_.decisions;
         const Lowered lowered = ModuleLowering(module_, options_, unheard).lower(f, request);
         for (std::size_t k = 0; k < f.arguments.size(); ++k) {
             if (!lowered.reads_narrow_copy[k] || !lowered.reads_master[k]) continue;
@@ -283,7 +284,14 @@ Module lower_precision(Module module, const PrecisionOptions& options, Report& r
     check(module.find(forward_backward_function) != nullptr && module.find(update_function) != nullptr,
           "lower_precision needs the functions of a training step");
     warn_of_states(module, options, report);
-    return ModuleLowering(module, options, report).run();
+    PrecisionOptions may = options;
+    may.master = options.master ||
+                 !report.may("parameters", "", fmt::format("{}, and no masters in f32", name_of(options.compute)));
+    if (is_narrow(may.gradient) && !report.may("gradients", "", std::string(name_of(may.gradient))))
+        may.gradient = DType::f32;
+    if (is_narrow(may.optimizer) && !report.may("optimizer states", "", std::string(name_of(may.optimizer))))
+        may.optimizer = DType::f32;
+    return ModuleLowering(module, may, report).run();
 }
 
 }  // namespace thunderc

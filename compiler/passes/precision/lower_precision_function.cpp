@@ -249,6 +249,10 @@ class Lowering {
             say(op, "f32: what it multiplies comes of inputs and constants alone, as angles of positions do");
             return emit(op, std::move(operands));
         }
+        if (!may_lower(op)) {
+            for (Value& v : operands) v = as(v, full_precision);
+            return emit(op, std::move(operands));
+        }
         for (std::size_t k = 0; k < operands.size(); ++k)
             operands[k] = lowers(k) ? for_product(operands[k]) : as(operands[k], full_precision);
         Attributes attributes = op.attributes;
@@ -260,6 +264,12 @@ class Lowering {
                                   name_of(context_.options.gradient))
                     : std::string(name_of(low_)));
         emit(op, std::move(operands), attributes);
+    }
+
+    bool may_lower(const Op& op) const {
+        return context_.report.may(
+            op.name, op.provenance.scope.empty() ? "@" + from_.name : op.provenance.scope,
+            fmt::format("{} for {} of @{}", name_of(low_), from_.info(op.results[0]).name, from_.name));
     }
 
     void place_island(const Op& op, const Precision& precision) {

@@ -295,6 +295,11 @@ class BlockQuantiser {
         }
         // What is computed again in the backward pass, or evaluated, has the scales that it has, and its amax is known.
         const bool notes = tensors_.find(layer, "input") == nullptr;
+        if (notes && !report_.may("quantise_products", scope_of(op),
+                                  fmt::format("e4m3 times e4m3 for {}", f_.info(op.results[0]).name))) {
+            f_.ops.push_back(std::move(op));
+            return;
+        }
         ScaledTensor& input = tensors_.get(layer, "input", DType::e4m3);
         ScaledTensor& weight = tensors_.get(layer, "weight", DType::e4m3);
         const Codes x = quantise(input, {op.operands[0]}, true, false, notes).plain;
@@ -330,7 +335,9 @@ class BlockQuantiser {
         for (std::size_t k = 0; k < backward_input_products(op.operands.size()); ++k)
             weights.push_back(op.operands[backward_input_weight(k)]);
         const ScaledLayer layer = layer_of(weights);
-        if (!is_quantised_layer(layer)) {
+        if (!is_quantised_layer(layer) ||
+            !report_.may("quantise_products", scope_of(op),
+                         fmt::format("{} for {}", of_gradients(), f_.info(op.results[0]).name))) {
             f_.ops.push_back(std::move(op));
             return;
         }
@@ -365,6 +372,11 @@ class BlockQuantiser {
     void backward_weight(Op& op, const Function& before, const Uses& uses) {
         if (!multiplies_codes(op, before, uses)) {
             if (layer_of_gradients(op, before, uses).empty()) left_.emplace_back(op.operands[0], scope_of(op));
+            f_.ops.push_back(std::move(op));
+            return;
+        }
+        if (!report_.may("quantise_products", scope_of(op),
+                         fmt::format("{} for {}", of_gradients(), f_.info(op.results[0]).name))) {
             f_.ops.push_back(std::move(op));
             return;
         }
@@ -528,7 +540,7 @@ Module quantise_products(Module module, const Fp8Options& options, Report& repor
     if (module.find(evaluate_function) != nullptr)
         quantise_blocks(module, evaluate_function, tensors, options, false, report);
     tell_layers_alone(*module.find(forward_backward_function), tensors, report);
-    tensors.require_any();
+    if (!report.limited()) tensors.require_any();
     tensors.update_scales(*module.find(forward_backward_function), *module.find(update_function), options.ranks);
     forget_exempt(module);
     return module;

@@ -222,6 +222,7 @@ void use_in(Function& main, const UserFunction& f, Report& report) {
                     found.reset();
                     break;
                 }
+        if (found && !report.may(f.name, where(found->matched.provenance()), f.forward)) found.reset();
         if (!found) {
             if (!why.empty()) {
                 report.declined(f.name, where(op.provenance), why);
@@ -275,6 +276,7 @@ Module use_user_functions(Module module, Report& report) {
             continue;
         }
         Report found;
+        found.decisions = report.decisions;
         use_in(module.main(), f, found);
         for (Note& note : found.notes)
             if (!called || note.kind != Note::Kind::warning) report.notes.push_back(std::move(note));

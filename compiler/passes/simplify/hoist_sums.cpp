@@ -183,6 +183,10 @@ Module hoist_sums(Module module, const HoistSumsOptions& options, Report& report
             Function& body = *module.find(name);
             std::size_t hoisted = 0;
             while (const std::optional<StepSum> sum = LoopSums(module.functions[f].ops[k], body, options).find()) {
+                const Provenance& where = sum->product.provenance;
+                if (!report.may("hoist_sums", where.scope.empty() ? "@" + name : where.scope,
+                                body.info(sum->product.results[0]).name))
+                    break;
                 hoist(module.functions[f], k, body, *sum);
                 ++hoisted;
             }

@@ -17,7 +17,7 @@ struct Piece {
 
 class Joiner {
   public:
-    explicit Joiner(Function& function) : f_(function), uses_(function) {}
+    Joiner(Function& function, Report& report) : f_(function), uses_(function), report_(report) {}
 
     std::size_t run() {
         std::size_t joined = 0;
@@ -77,6 +77,7 @@ class Joiner {
             at = piece.end;
         }
         if (at != dims[*axis]) return false;
+        if (!report_.may("join_pads", "@" + f_.name, f_.info(f_.ops[root].results[0]).name)) return false;
         Op& op = f_.ops[root];
         op.name = "concat";
         op.operands.clear();
@@ -87,6 +88,7 @@ class Joiner {
 
     Function& f_;
     Uses uses_;
+    Report& report_;
     std::set<std::size_t> inner_;
 };
 
@@ -94,7 +96,7 @@ class Joiner {
 
 Module join_pads(Module module, Report& report) {
     for (Function& f : module.functions) {
-        const std::size_t joined = Joiner(f).run();
+        const std::size_t joined = Joiner(f, report).run();
         if (joined > 0) report.done("join_pads", "@" + f.name, fmt::format("{} sums of slices' gradients", joined));
     }
     return module;

@@ -22,7 +22,7 @@ struct Group {
 
 class ProductJoiner {
   public:
-    explicit ProductJoiner(Function& function) : f_(function), uses_(function) {}
+    ProductJoiner(Function& function, Report& report) : f_(function), uses_(function), report_(report) {}
 
     std::size_t run() {
         find_sums();
@@ -101,7 +101,7 @@ class ProductJoiner {
         }
         for (auto& [root, all] : of_sums)
             for (Group& group : all)
-                if (group.products.size() > 1 && pays(group)) groups_.push_back(std::move(group));
+                if (group.products.size() > 1 && pays(group) && may(group)) groups_.push_back(std::move(group));
     }
 
     // Putting operands side by side reads and writes them; each product but one saves that of its results.
@@ -112,6 +112,12 @@ class ProductJoiner {
         for (Value v : f_.ops[group.products[0]].results)
             if (!unread(v)) saved += f_.type(v).elements();
         return moved < saved * static_cast<std::int64_t>(group.products.size() - 1);
+    }
+
+    bool may(const Group& group) {
+        const Op& first = f_.ops[group.products[0]];
+        return report_.may("join_products", first.provenance.scope.empty() ? "@" + f_.name : first.provenance.scope,
+                           f_.info(first.results[0]).name);
     }
 
     void rewrite() {
@@ -160,6 +166,7 @@ class ProductJoiner {
 
     Function& f_;
     Uses uses_;
+    Report& report_;
     std::vector<std::optional<std::size_t>> root_;  // by value
     std::vector<Group> groups_;
 };
@@ -168,7 +175,7 @@ class ProductJoiner {
 
 Module join_products(Module module, Report& report) {
     for (Function& f : module.functions) {
-        const std::size_t joined = ProductJoiner(f).run();
+        const std::size_t joined = ProductJoiner(f, report).run();
         if (joined > 0) report.done("join_products", "@" + f.name, fmt::format("{} sums of products", joined));
     }
     return module;

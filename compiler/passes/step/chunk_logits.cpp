@@ -59,6 +59,10 @@ class Chunker {
                 decline(k, why);
                 continue;
             }
+            const std::string& scope = op(k).provenance.scope;
+            if (!report_.may("chunk_logits", scope.empty() ? "@" + f_.name : scope,
+                             fmt::format("{} of @{}", f_.info(op(k).operands[0]).name, f_.name)))
+                continue;
             replace(head);
             return true;
         }

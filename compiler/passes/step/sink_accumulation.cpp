@@ -62,6 +62,7 @@ Module sink_accumulation(Module module, Report& report) {
             }
             // What the loop now reads has to be there before it.
             if (uses.definition[before.index] >= definition || uses.definition[first.index] >= definition) continue;
+            if (!report.may("sink_accumulation", f.info(before).name, "@" + body)) continue;
             extend_body(*module.find(body), loop, r, before, first, f);
             loop.results[r] = after;
             gone.insert(k);
