@@ -17,8 +17,20 @@ struct BisectOptions {
     bool list = false;
 };
 
+// Before anything is built.
+void require_file(const char* option, const std::filesystem::path& file) {
+    if (file.empty() || std::filesystem::exists(file)) return;
+    Diagnostic d;
+    d.message = fmt::format("{}: there is no {}", option, file.string());
+    d.help = "leave it out: batches and parameters are drawn then";
+    throw UserError(std::move(d));
+}
+
 int bisect_command(BisectOptions o) {
     o.model.finish();
+    require_file("--feed", o.search.feed);
+    // A part of a file is named behind a #.
+    if (const std::string init = o.search.init; init.find('#') == std::string::npos) require_file("--init", init);
     if (o.list) {
         std::size_t number = 0;
         for (const CountedDecision& decision : decisions_of(o.model))
@@ -52,10 +64,10 @@ int bisect_command(BisectOptions o) {
                    found.without->what);
     else
         fmt::print("  without it alone the program does as the reference\n");
-    ModelOptions others = o.model;
-    others.compile.decisions.reset();
-    others.compile.without_decision = first;
-    fmt::print("  {} -o DIR writes the program without it\n", command_text("train", others));
+    fmt::print(
+        "  thunderc train with the options of this command and --without-decision {} -o DIR writes the program "
+        "without it\n",
+        first);
     return 1;
 }
 

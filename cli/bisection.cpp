@@ -311,7 +311,10 @@ Bisection bisect(const ModelOptions& model, const BisectionOptions& options,
         return probe(fmt::format("{} of {} decisions", decisions, all));
     });
     if (!out.found || out.found->decisions == 0) return out;
-    const TrainingProgram others = program_of(all, out.found->decisions);
+    // Of as many as were asked for: what is declined may raise questions that come behind all others.
+    std::optional<std::size_t> limit;
+    if (model.compile.decisions) limit = static_cast<std::size_t>(*model.compile.decisions);
+    const TrainingProgram others = program_of(limit, out.found->decisions);
     out.line = differing_line(whole.files, others.files, out.decisions[out.found->decisions - 1]);
     programs.build(others, false);
     out.without = probe(fmt::format("all but decision {}", out.found->decisions));

@@ -235,7 +235,7 @@ int verify_command(VerifyOptions o) {
         if (!types_alone) fmt::print("\n");
         verify_precision(*steps, o.model, o.precision);
     }
-    if (status == 0 && !o.no_program && !o.model.user_executors.empty()) verify_functions(o);
+    if (status == 0 && !o.no_program && !o.precision.json && !o.model.user_executors.empty()) verify_functions(o);
     return status;
 }
 

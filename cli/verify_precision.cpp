@@ -122,6 +122,8 @@ std::string what_is_wrong(const PrecisionReport& report, double factor) {
 
 PrecisionSteps precision_steps(ModelOptions model, const PrecisionChoices& choices) {
     model.compile.calls_user_functions = false;  // what is evaluated is what their patterns say
+    // An op is evaluated as one, which rounds its results: the head, its loss and their gradients are to be seen apart.
+    model.compile.logits_chunk = "whole";
     PrecisionSteps out;
     ModelOptions plain = model;
     plain.silent = true;

@@ -153,14 +153,6 @@ LogitsChunk chunk_of_logits(const CompileOptions& o) {
     return parse_logits_chunk(o.logits_chunk).value();
 }
 
-// Whether both products and cross entropy are calls of the runtime, of which the one for chunks is made.
-bool chunks_logits(const CompileOptions& o) {
-    const auto has = [&](const char* executor) {
-        return std::find(o.executors.begin(), o.executors.end(), executor) != o.executors.end();
-    };
-    return has("products") && has("cross_entropy");
-}
-
 // Who computes what, and where it lies.
 void add_emission(PassList& list, const CompileOptions& o) {
     const bool naive = reference_only(o);
@@ -217,8 +209,9 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         EvaluationOptions options;
         options.function = !reference_only(o);
         // What the backward pass gathers first may begin in the forward pass of a step.
-        options.of_its_own = (o.mesh.has_shards() && o.reshard == "always") ||
-                             (chunks_logits(o) && may_chunk_logits(m.main(), chunk_of_logits(o), compute_dtype(o, m)));
+        options.of_its_own =
+            (o.mesh.has_shards() && o.reshard == "always") ||
+            (can_chunk_logits(o.executors) && may_chunk_logits(m.main(), chunk_of_logits(o), compute_dtype(o, m)));
         options.token_accuracy = o.token_accuracy;
         return add_evaluation(std::move(m), options, r);
     });
@@ -262,7 +255,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         });
     }
 
-    if (chunks_logits(o))
+    if (can_chunk_logits(o.executors))
         list.add("chunk_logits",
                  [o](Module m, Report& r) { return chunk_logits(std::move(m), chunk_of_logits(o), r); });
 

@@ -17,14 +17,17 @@
 namespace thunderc {
 namespace {
 
-// What stands between two braces: "0..3", or "q,k,v".
+// What stands between two braces: "0..3", "0..4:2" or "q,k,v".
 std::vector<std::string> alternatives(const std::string& text) {
     std::vector<std::string> out;
     if (const std::size_t dots = text.find(".."); dots != std::string::npos) {
         std::int64_t first = 0, last = -1;
         std::from_chars(text.data(), text.data() + dots, first);
-        std::from_chars(text.data() + dots + 2, text.data() + text.size(), last);
-        for (std::int64_t k = first; k <= last; ++k) out.push_back(std::to_string(k));
+        const char* const end = text.data() + text.size();
+        const char* const behind = std::from_chars(text.data() + dots + 2, end, last).ptr;
+        std::int64_t step = 1;
+        if (behind != end) std::from_chars(behind + 1, end, step);
+        for (std::int64_t k = first; k <= last; k += std::max<std::int64_t>(step, 1)) out.push_back(std::to_string(k));
         return out;
     }
     for (std::size_t begin = 0; begin <= text.size();) {

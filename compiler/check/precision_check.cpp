@@ -372,6 +372,11 @@ PrecisionReport compare_precision(const Module& composed, const Module& program,
         ours.add(step_error(step.run(scale, watch), exact));
         theirs.add(step_error(other.run(largest_scale(other, low)), exact));
     }
+    if (!std::isfinite(theirs.loss) || !std::isfinite(theirs.gradients))
+        fail(fmt::format(
+                 "a loss or a gradient of this step is larger than {} can hold, with PyTorch's roundings as well",
+                 name_of(low)),
+             "there is nothing to compare with: inputs of another --seed may be smaller, and bf16 has f32's range");
     out.ops = watch.errors();
     const double least = epsilon_of(coarsest(program, low)) / 16;
     const auto measure = [&](std::string name, double a, double b, std::int64_t count) {

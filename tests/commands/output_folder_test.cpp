@@ -248,7 +248,7 @@ TEST_F(Commands, PassesAreLeftOutWhereSomethingIsLeft) {
         "name_values, outline_blocks, hoist_products, add_evaluation, join_pads, join_products, hoist_sums, "
         "sink_accumulation, "
         "simplify_step, "
-        "lower_precision, attach_epilogues, "
+        "lower_precision, chunk_logits, attach_epilogues, "
         "simplify_claimed, name_results, "
         "check_plan";
     auto refused = [](const std::string& pass) {

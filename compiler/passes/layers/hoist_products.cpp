@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -111,10 +112,11 @@ void hoist(Function& f, std::size_t at, Function& body, std::size_t index) {
     std::move(behind.begin(), behind.end(), std::back_inserter(f.ops));
 }
 
-std::optional<std::size_t> find_product(const Function& f, const Op& loop, const Function& body) {
+std::optional<std::size_t> find_product(const Function& f, const Op& loop, const Function& body,
+                                        const std::function<bool(const Op&)>& may) {
     const Uses uses(body);
     for (std::size_t k = 0; k < body.ops.size(); ++k)
-        if (can_be_hoisted(f, loop, body, uses, body.ops[k])) return k;
+        if (can_be_hoisted(f, loop, body, uses, body.ops[k]) && may(body.ops[k])) return k;
     return std::nullopt;
 }
 
@@ -127,12 +129,15 @@ Module hoist_products(Module module, Report& report) {
             const std::string name = loop_body(module.functions[i].ops[k]);
             if (call_count(module, name) != 1) continue;
             Function& body = *module.find(name);
+            const auto where = [&](const Op& op) {
+                return op.provenance.scope.empty() ? "@" + name : op.provenance.scope;
+            };
+            const auto may = [&](const Op& op) {
+                return report.may("hoist_products", where(op), body.info(op.results[0]).name);
+            };
             while (const std::optional<std::size_t> product =
-                       find_product(module.functions[i], module.functions[i].ops[k], body)) {
-                const Provenance where = body.ops[*product].provenance;
-                const std::string& of = body.info(body.ops[*product].results[0]).name;
-                if (!report.may("hoist_products", where.scope.empty() ? "@" + name : where.scope, of)) break;
-                report.done("hoist_products", where.scope.empty() ? "@" + name : where.scope,
+                       find_product(module.functions[i], module.functions[i].ops[k], body, may)) {
+                report.done("hoist_products", where(body.ops[*product]),
                             fmt::format("one for {} steps", loop_count(module.functions[i].ops[k])));
                 Function& f = module.functions[i];
                 const std::size_t before = f.ops.size();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -44,7 +45,8 @@ class LoopSums {
     LoopSums(const Op& loop, const Function& body, const HoistSumsOptions& options)
         : body_(body), uses_(body), options_(options), carried_(loop_carried(loop)), per_layer_(loop_per_layer(loop)) {}
 
-    std::optional<StepSum> find() const {
+    // The first sum that `may` be hoisted.
+    std::optional<StepSum> find(const std::function<bool(const Op&)>& may) const {
         for (const Op& op : body_.ops) {
             if (!sums_first_axes(body_, op)) continue;
             StepSum out{op, {}};
@@ -57,7 +59,7 @@ class LoopSums {
                 alone = alone && (unread || out.carried.back());
             }
             // One carried value stays at least: a loop hands something on.
-            if (alone && sums > 0 && sums < carried_ && pays(op)) return out;
+            if (alone && sums > 0 && sums < carried_ && pays(op) && may(op)) return out;
         }
         return std::nullopt;
     }
@@ -182,11 +184,11 @@ Module hoist_sums(Module module, const HoistSumsOptions& options, Report& report
             if (call_count(module, name) != 1) continue;
             Function& body = *module.find(name);
             std::size_t hoisted = 0;
-            while (const std::optional<StepSum> sum = LoopSums(module.functions[f].ops[k], body, options).find()) {
-                const Provenance& where = sum->product.provenance;
-                if (!report.may("hoist_sums", where.scope.empty() ? "@" + name : where.scope,
-                                body.info(sum->product.results[0]).name))
-                    break;
+            const auto may = [&](const Op& product) {
+                const std::string& scope = product.provenance.scope;
+                return report.may("hoist_sums", scope.empty() ? "@" + name : scope, body.info(product.results[0]).name);
+            };
+            while (const std::optional<StepSum> sum = LoopSums(module.functions[f].ops[k], body, options).find(may)) {
                 hoist(module.functions[f], k, body, *sum);
                 ++hoisted;
             }

@@ -15,13 +15,41 @@
 #include "compiler/ir/function_tools.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ops/composite.h"
+#include "compiler/ops/cross_entropy.h"
 #include "compiler/ops/linear.h"
 #include "compiler/ops/linear_cross_entropy.h"
+#include "compiler/planned/step_form.h"
 
 namespace thunderc {
 namespace {
 
 using namespace linear_cross_entropy;  // the places of operands and results
+
+std::optional<std::size_t> definition(const Uses& uses, Value v) {
+    const std::int32_t d = uses.definition[v.index];
+    return d < 0 ? std::nullopt : std::optional(static_cast<std::size_t>(d));
+}
+
+// v, or what it is a view of with the same last dimension: rows that are counted otherwise.
+Value behind_views(const Function& f, const Uses& uses, Value v) {
+    while (const std::optional<std::size_t> d = definition(uses, v)) {
+        if (f.ops[*d].name != "reshape") break;
+        const Value from = f.ops[*d].operands[0];
+        if (f.type(from).dims.empty() || last_dim(f.type(from).dims) != last_dim(f.type(v).dims)) break;
+        v = from;
+    }
+    return v;
+}
+
+// The linear layer whose outputs are these logits, where it does nothing else.
+std::optional<std::size_t> head_of(const Function& f, const Uses& uses, Value logits) {
+    const std::optional<std::size_t> at = definition(uses, behind_views(f, uses, logits));
+    if (!at || f.ops[*at].name != "linear") return std::nullopt;
+    const Op& layer = f.ops[*at];
+    const bool plain = linear_products(layer.operands.size()) == 1 && !has_operand(layer, linear_residual) &&
+                       layer.attributes.string("activation", "none") == "none" && layer.results.size() == 1;
+    return plain ? at : std::nullopt;
+}
 
 // The ops around one loss, by their places in the function.
 struct Head {
@@ -51,7 +79,12 @@ class Chunker {
             const Type& logits = f_.type(f_.ops[k].operands[0]);
             const std::int64_t row_bytes = logits.dims[1] * static_cast<std::int64_t>(size_of(logits.dtype));
             const std::optional<std::int64_t> rows = chunk_.of(logits.dims[0], row_bytes);
-            if (!rows) continue;
+            if (!rows) {
+                if (chunk_.rows > 0 && *chunk_.rows < logits.dims[0])
+                    decline(k, fmt::format("{} rows are made of no equal chunks of {} to {} rows", logits.dims[0],
+                                           *chunk_.rows / 2 + 1, *chunk_.rows));
+                continue;
+            }
             Head head;
             head.loss = k;
             head.chunk = *rows;
@@ -74,24 +107,17 @@ class Chunker {
 
     void decline(std::size_t k, const std::string& why) {
         const std::string where = op(k).provenance.scope;
-        report_.declined("chunk_logits", where.empty() ? "@" + f_.name : where, why);
+        const std::string at = where.empty() ? "@" + f_.name : where;
+        // What was asked for is not left out in silence.
+        if (chunk_.rows && f_.name == forward_backward_function)
+            report_.warning("chunk_logits", at,
+                            fmt::format("--logits-chunk {}: logits stay whole: {}", *chunk_.rows, why));
+        else
+            report_.declined("chunk_logits", at, why);
     }
 
-    std::optional<std::size_t> definition(Value v) const {
-        const std::int32_t d = uses_.definition[v.index];
-        return d < 0 ? std::nullopt : std::optional(static_cast<std::size_t>(d));
-    }
-
-    // v, or what it is a view of with the same last dimension: rows that are counted otherwise.
-    Value behind_views(Value v) const {
-        while (const std::optional<std::size_t> d = definition(v)) {
-            if (op(*d).name != "reshape") break;
-            const Value from = op(*d).operands[0];
-            if (f_.type(from).dims.empty() || last_dim(f_.type(from).dims) != last_dim(f_.type(v).dims)) break;
-            v = from;
-        }
-        return v;
-    }
+    std::optional<std::size_t> definition(Value v) const { return thunderc::definition(uses_, v); }
+    Value behind_views(Value v) const { return thunderc::behind_views(f_, uses_, v); }
 
     // The ops that read v or a view of it; the views are added to `ops`. False: it leaves the function.
     bool readers(Value v, std::set<std::size_t>& out, std::vector<std::size_t>& ops) const {
@@ -127,14 +153,11 @@ class Chunker {
     // Fills in what stands around the loss; why nothing can be done, "": it can.
     std::string find(Head& head) const {
         const Op& loss = op(head.loss);
-        const Value product = behind_views(loss.operands[0]);
-        const std::optional<std::size_t> linear = definition(product);
-        if (!linear || op(*linear).name != "linear") return "the logits are not a linear layer's";
+        const std::optional<std::size_t> linear = head_of(f_, uses_, loss.operands[0]);
+        if (!linear) return "the logits are not those of a linear layer that does nothing else";
         head.linear = *linear;
         const Op& layer = op(*linear);
-        if (linear_products(layer.operands.size()) != 1 || has_operand(layer, linear_residual) ||
-            layer.attributes.string("activation", "none") != "none" || layer.results.size() != 1)
-            return "the head does more than a product";
+        const Value product = layer.results[0];
         head.ops = {head.linear, head.loss};
         std::set<std::size_t> of_logits;
         if (!readers(product, of_logits, head.ops)) return "the logits are read elsewhere as well";
@@ -150,7 +173,7 @@ class Chunker {
     std::string find_gradients(Head& head, std::size_t at) const {
         const Op &loss = op(head.loss), &layer = op(head.linear), &gradient = op(at);
         if (gradient.name != "cross_entropy_backward" || gradient.operands[1] != loss.operands[1] ||
-            gradient.attributes.integer("ignore_index", -100) != loss.attributes.integer("ignore_index", -100))
+            ignored_label(gradient.attributes) != ignored_label(loss.attributes))
             return "the logits are read by more than the loss and its gradient";
         if (depends(gradient.operands[3], head.loss)) return "the gradient depends on the loss";
         head.dlogits = at;
@@ -173,6 +196,10 @@ class Chunker {
             (input ? head.dx : head.dweight) = k;
             head.ops.push_back(k);
         }
+        // By itself it costs no digits: each chunk would round what it adds.
+        if (head.dweight && !chunk_.rows && f_.type(op(*head.dweight).results[0]).dtype != DType::f32)
+            return "the gradient of the head's weight is narrow: --logits-chunk with a number of rows has chunks that "
+                   "each round it";
         return head.dx ? "" : "the head's input has no gradient";
     }
 
@@ -320,8 +347,8 @@ std::optional<std::int64_t> LogitsChunk::of(std::int64_t all_rows, std::int64_t 
     most = std::max<std::int64_t>(most, 1);
     std::int64_t divisor = most;
     while (all_rows % divisor != 0) --divisor;
-    // By itself only where rows can be divided about as they should be.
-    if (!rows && 2 * divisor <= most) return std::nullopt;
+    // Chunks of far fewer rows would go over the weight many times more.
+    if (2 * divisor <= most) return std::nullopt;
     return divisor;
 }
 
@@ -334,9 +361,17 @@ std::optional<LogitsChunk> parse_logits_chunk(std::string_view text) {
     return LogitsChunk{rows};
 }
 
+bool can_chunk_logits(std::span<const std::string> executors) {
+    const auto has = [&](const char* name) {
+        return std::find(executors.begin(), executors.end(), name) != executors.end();
+    };
+    return has("products") && has("cross_entropy");
+}
+
 bool may_chunk_logits(const Function& f, const LogitsChunk& chunk, DType compute) {
+    const Uses uses(f);
     return std::any_of(f.ops.begin(), f.ops.end(), [&](const Op& op) {
-        if (op.name != "cross_entropy") return false;
+        if (op.name != "cross_entropy" || !head_of(f, uses, op.operands[0])) return false;
         const Dims& logits = f.type(op.operands[0]).dims;
         return chunk.of(logits[0], logits[1] * static_cast<std::int64_t>(size_of(compute))).has_value();
     });

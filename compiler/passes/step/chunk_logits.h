@@ -15,18 +15,22 @@
 // and, where nothing reads a gradient (an evaluation), linear_cross_entropy. Views between them are looked through. A
 // gradient that other products add to as well (a table that is the head too) goes on from the head's.
 //
-// Chunks are all of one size: as many rows as the number says, or as divide the batch's rows and are nearest below it.
+// Chunks are all of one size: as many rows as the number says, or as divide the batch's rows and are nearest below it;
+// none where that is half of it or less. What was asked for and is not done is warned of.
 // Costs what each chunk but the first adds to the gradient of the weight: so by itself where whole logits are larger
 // than most_logits_bytes.
 //
 // Leaves alone: logits that anything else reads (a second loss, a smoothed one, what counts hits), what stands between
-// head and loss, a head with an activation, a loss whose gradient depends on the loss. Behind lower_precision, which
-// has decided types; before attach_epilogues, which would make the head's products add to others.
-// Tests: tests/passes/step/chunk_logits_test.cpp
+// head and loss, a head with an activation, a loss whose gradient depends on the loss; and, where nobody asked for
+// chunks, a narrow gradient of the weight, which each chunk would round. Behind lower_precision, which has decided
+// types; before attach_epilogues, which would make the head's products add to others. Tests:
+// tests/passes/step/chunk_logits_test.cpp
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "compiler/ir/module.h"
@@ -46,6 +50,9 @@ struct LogitsChunk {
 
 // "auto", "whole", or a number of rows; nullopt: none of them.
 std::optional<LogitsChunk> parse_logits_chunk(std::string_view text);
+
+// Whether these executors have both the products and the cross entropy of which the one call is made.
+bool can_chunk_logits(std::span<const std::string> executors);
 
 // Whether there may be something to do in `f`, products being of that type: then a step's forward pass makes gradients.
 bool may_chunk_logits(const Function& f, const LogitsChunk& chunk, DType compute);
