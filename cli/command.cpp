@@ -518,14 +518,6 @@ void ModelOptions::finish() {
         d.help = "add --fp8 delayed, for example, or leave it away";
         throw UsageError(std::move(d));
     }
-    if (parse_logits_chunk(compile.logits_chunk)->rows.value_or(0) > 0 && !can_chunk_logits(compile.executors)) {
-        Diagnostic d;
-        d.message =
-            "--logits-chunk is about what the executors products and cross_entropy compute, not both of which "
-            "--executors names";
-        d.help = "leave --logits-chunk away, or name both";
-        throw UsageError(std::move(d));
-    }
     check_optimizer_choices(compile);
     check_adapters(compile);
     compile.bucket_bytes = bucket_mb << 20;
@@ -536,6 +528,14 @@ void ModelOptions::finish() {
             compile.executors.push_back(executors.substr(begin, comma - begin));
             begin = comma + 1;
         }
+    }
+    if (parse_logits_chunk(compile.logits_chunk)->rows.value_or(0) > 0 && !can_chunk_logits(compile.executors)) {
+        Diagnostic d;
+        d.message =
+            "--logits-chunk is about what the executors products and cross_entropy compute, not both of which "
+            "--executors names";
+        d.help = "leave --logits-chunk away, or name both";
+        throw UsageError(std::move(d));
     }
     for (const std::string& text : bind) bind_inputs(text, compile);
     for (const std::string& text : inputs) add_input_shape(text, compile);

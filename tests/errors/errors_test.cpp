@@ -270,6 +270,21 @@ TEST_F(Errors, OfFp8) {
                        2);
 }
 
+TEST_F(Errors, OfLogitsInChunks) {
+    const std::string train = "train fixtures/llama2/dynamo.logits.onnx -o out --logits-chunk ";
+    for (const std::string rows : {"0", "-4", "4.5", "all"})
+        expect_failure(train + rows,
+                       "--logits-chunk: " + rows +
+                           " is not auto, whole, or a number of rows from 1 on\nhelp: thunderc train --help shows what "
+                           "it takes",
+                       2);
+    for (const std::string executors : {"reference", "products,fused", "cross_entropy,fused"})
+        expect_failure(train + "4 --executors " + executors,
+                       "--logits-chunk is about what the executors products and cross_entropy compute, not both of "
+                       "which --executors names\nhelp: leave --logits-chunk away, or name both",
+                       2);
+}
+
 TEST_F(Errors, OfChosenParameters) {
     const std::string train = "train fixtures/llama2/dynamo.logits.onnx -o out ";
     for (const std::string flag : {"--freeze", "--train-only"})
