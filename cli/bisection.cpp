@@ -134,8 +134,7 @@ void require_numbers(const Steps& reference, int steps) {
                   : std::string("--init takes other parameters, and --feed other batches, than those that are drawn"));
 }
 
-// ---- what is shown
-// ---------------------------------------------------------------------------------------------------
+// ---- what is shown ----
 
 struct SourceLine {
     std::size_t number = 0;  // from 1

@@ -92,8 +92,7 @@ class Chunker {
                 decline(k, why);
                 continue;
             }
-            const std::string& scope = op(k).provenance.scope;
-            if (!report_.may("chunk_logits", scope.empty() ? "@" + f_.name : scope,
+            if (!report_.may("chunk_logits", where(k),
                              fmt::format("{} of @{}", f_.info(op(k).operands[0]).name, f_.name)))
                 continue;
             replace(head);
@@ -105,15 +104,18 @@ class Chunker {
   private:
     const Op& op(std::size_t k) const { return f_.ops[k]; }
 
+    std::string where(std::size_t k) const {
+        const std::string& scope = op(k).provenance.scope;
+        return scope.empty() ? "@" + f_.name : scope;
+    }
+
     void decline(std::size_t k, const std::string& why) {
-        const std::string where = op(k).provenance.scope;
-        const std::string at = where.empty() ? "@" + f_.name : where;
         // What was asked for is not left out in silence.
         if (chunk_.rows && f_.name == forward_backward_function)
-            report_.warning("chunk_logits", at,
+            report_.warning("chunk_logits", where(k),
                             fmt::format("--logits-chunk {}: logits stay whole: {}", *chunk_.rows, why));
         else
-            report_.declined("chunk_logits", at, why);
+            report_.declined("chunk_logits", where(k), why);
     }
 
     std::optional<std::size_t> definition(Value v) const { return thunderc::definition(uses_, v); }
@@ -239,21 +241,19 @@ class Chunker {
         const Type x = f_.type(layer.operands[0]);
         std::set<std::size_t> gone(head.ops.begin(), head.ops.end());
         std::map<Value, Value> stands_for;
-        std::vector<Op> ops = std::exchange(f_.ops, {});
         std::optional<Op> dweight_op;
         Accumulation gradients;
         if (head.dweight) {
-            dweight_op = ops[*head.dweight];
-            f_.ops = std::move(ops);
+            dweight_op = op(*head.dweight);
             gradients = accumulation(*dweight_op);
-            ops = std::exchange(f_.ops, {});
             gone.insert(gradients.ops.begin(), gradients.ops.end());
         }
         std::map<Value, std::size_t> products_that_add;  // other terms of a gradient
         for (const Value other : gradients.others)
-            if (const std::optional<std::size_t> d = definition(other); d && adds(ops[*d], other))
+            if (const std::optional<std::size_t> d = definition(other); d && adds(op(*d), other))
                 products_that_add[other] = *d;
 
+        std::vector<Op> ops = std::exchange(f_.ops, {});
         Builder b(f_);
         b.set_provenance(layer.provenance);
         Attributes attributes{{"chunk", head.chunk}};
