@@ -14,6 +14,16 @@
 #include "support/json.h"
 
 namespace thunderc {
+
+std::optional<thunder::Json> line_of_step(std::string_view text) {
+    try {
+        thunder::Json line = thunder::parse_json(text, "line");
+        const thunder::Json* step = line.find("step");
+        if (step != nullptr && step->is(thunder::Json::Kind::integer)) return line;
+    } catch (const thunder::Error&) {  // as what was begun when a run was ended
+    }
+    return std::nullopt;
+}
 namespace {
 
 constexpr std::size_t most_events = 1000;
@@ -76,14 +86,11 @@ class LogReader {
 
   private:
     bool take(std::string_view text) {
-        thunder::Json line;
-        try {
-            line = thunder::parse_json(text, "line");
-        } catch (const thunder::Error&) {
-            return false;
-        }
+        const std::optional<thunder::Json> parsed = line_of_step(text);
+        if (!parsed) return false;
+        const thunder::Json& line = *parsed;
         const thunder::Json* step = line.find("step");
-        if (step == nullptr || !step->is(thunder::Json::Kind::integer) || step->integer < 0) return false;
+        if (step->integer < 0) return false;
         if (line.find("loss") != nullptr) {
             take_step(line, step->integer);
         } else if (line.find("eval_loss") != nullptr) {

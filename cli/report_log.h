@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "support/json.h"
+
 namespace thunderc {
 
 // A number of a line, or of the lines that a point stands for.
@@ -76,5 +78,8 @@ ReportLog read_report_log(const std::filesystem::path& path);
 
 // Names that tell them apart: what is left of their paths when what all have in common is gone.
 void name_logs(std::vector<ReportLog>& logs);
+
+// A line of a run's files as JSON; nullopt where it is none, or says no step.
+std::optional<thunder::Json> line_of_step(std::string_view text);
 
 }  // namespace thunderc

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cli/report_log.h"
 #include "cli/report_page.h"
 #include "compiler/support/error.h"
 #include "support/error.h"
@@ -38,14 +39,10 @@ class NumericsReader {
   public:
     // Whether it is a line of --numerics: of a tensor, a gradient, or a layer, whose gradients tell as much.
     bool take(std::string_view text) {
-        thunder::Json line;
-        try {
-            line = thunder::parse_json(text, "line");
-        } catch (const thunder::Error&) {
-            return false;
-        }
+        const std::optional<thunder::Json> parsed = line_of_step(text);
+        if (!parsed) return false;
+        const thunder::Json& line = *parsed;
         const thunder::Json* step = line.find("step");
-        if (step == nullptr || !step->is(thunder::Json::Kind::integer)) return false;
         const bool tensor = line.find("tensor") != nullptr, gradient = line.find("gradient") != nullptr;
         if (!tensor && !gradient) return line.find("layer") != nullptr;
         steps_.insert(step->integer);
