@@ -17,6 +17,7 @@
 #include "compiler/passes/fusion/merge_siblings.h"
 #include "compiler/passes/fusion/name_results.h"
 #include "compiler/passes/layers/hoist_products.h"
+#include "compiler/passes/layers/keep_rotated.h"
 #include "compiler/passes/layers/name_values.h"
 #include "compiler/passes/layers/outline_blocks.h"
 #include "compiler/passes/layers/roll_repeats.h"
@@ -137,6 +138,7 @@ void add_layers(PassList& list, const CompileOptions& o) {
         list.require("roll_repeats", roll_repeats);
         if (!reference_only(o)) list.add("hoist_products", hoist_products);
     }
+    if (!reference_only(o) && o.transform != Transform::forward) list.add("keep_rotated", keep_rotated);
 }
 
 void add_hoist_sums(PassList& list, const CompileOptions& o) {

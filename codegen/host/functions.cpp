@@ -211,9 +211,16 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
                                Arena::narrow_copies, Arena::unit_gradients, Arena::gradients, Arena::optimizer,
                                Arena::scaling,       Arena::constants,      Arena::saved,     Arena::scratch};
     for (Arena arena : order) {
+        const auto is_local = [&](Value v) {
+            return used[v.index] && f.info(v).placement.arena == arena && !f.type(v).is_family() &&
+                   !frame.expressions.contains(v);
+        };
         auto one = [&](Value v) {
             const Placement& p = f.info(v).placement;
-            if (!used[v.index] || p.arena != arena || f.type(v).is_family() || frame.expressions.contains(v)) return;
+            if (!is_local(v)) return;
+            // What is written straight into a tensor that comes later stands behind it.
+            if (p.view_of && is_local(p.view_of) && declared.insert(frame.names[p.view_of.index]).second)
+                out.push_back({p.view_of, false, false});
             Local local{v,
                         arena == Arena::batch || arena == Arena::constants || arena == Arena::gathered ||
                             ((arena == Arena::parameters || arena == Arena::narrow_copies) && !written[v.index]),

@@ -99,7 +99,11 @@ KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) co
         dense = dense && layouts.outputs.back().empty();
     }
     if (dense) layouts = {};
-    return {called_kernel(fused), std::move(layouts), gradient_flags(*module_, calls_, caller, fused), {}};
+    return {called_kernel(fused),
+            std::move(layouts),
+            gradient_flags(*module_, calls_, caller, fused),
+            {},
+            operands_within_results(caller, fused)};
 }
 
 KernelSizes kernel_sizes(const Symbols& symbols, const Function& kernel) {
@@ -114,6 +118,13 @@ KernelSizes kernel_sizes(const Symbols& symbols, const Function& kernel) {
     };
     out.inputs = dimensions(kernel.arguments);
     out.outputs = dimensions(kernel.results);
+    for (const Op& op : kernel.ops)
+        for (Value v : op.results) {
+            KernelSizes::Inner inner{kernel.type(v).dims, {}};
+            for (std::size_t d = 0; d < inner.dims.size(); ++d)
+                inner.formulas.push_back(symbols.dimension(kernel, v, d));
+            out.inner.push_back(std::move(inner));
+        }
     out.value = [symbols = &symbols](const SizeFormula& formula) { return symbols->value(formula); };
     out.elements = [symbols = &symbols, &kernel](bool output, std::size_t k, std::int64_t count) {
         return symbols->elements(kernel, output ? kernel.results[k] : kernel.arguments[k], count);
@@ -126,11 +137,18 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused, const std
     const Function& kernel = *module_->find(called_kernel(fused));
     Key key = key_of(caller, fused);
     key.in_place = goes_on_in_place(kernel, inputs, outputs);
-    const KernelLayouts layouts = key.layouts;
+    KernelLayouts layouts = key.layouts;
+    // What lies in a result has its layout there.
+    for (std::size_t o = 0; o < layouts.inputs.size(); ++o)
+        if (key.within[o]) layouts.inputs[o].clear();
+    const auto dense = [](const std::vector<Dims>& all) {
+        return std::all_of(all.begin(), all.end(), [](const Dims& d) { return d.empty(); });
+    };
+    if (dense(layouts.inputs) && dense(layouts.outputs)) layouts = {};
     std::vector<std::pair<Key, std::size_t>>& known = known_[kernel.name];
     for (const auto& [other, k] : known)
         if (other == key) return k;
-    KernelDescription description = describe_kernel(kernel);
+    KernelDescription description = describe_planned_kernel(kernel, caller, fused);
     for (std::size_t o = 0; o < key.flags.size(); ++o) description.inputs[o].is_flag = key.flags[o];
     join_in_place(description, key.in_place);
     std::size_t same_name = 0;

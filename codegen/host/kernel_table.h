@@ -14,6 +14,7 @@
 #include "codegen/kernels/cuda/kernels_cuda.h"
 #include "compiler/ir/module.h"
 #include "compiler/ir/structure.h"
+#include "compiler/planned/planned_kernels.h"
 
 namespace thunderc {
 
@@ -56,6 +57,7 @@ class KernelTable {
         KernelLayouts layouts;
         std::vector<bool> flags;                           // KernelOperand::is_flag
         std::vector<std::optional<std::size_t>> in_place;  // KernelOperand::same_as
+        std::vector<std::optional<WithinResult>> within;
         bool operator==(const Key&) const = default;
     };
     Key key_of(const Function& caller, const Op& fused) const;

@@ -21,9 +21,10 @@ std::size_t statement_count(const Function& f, const Op& op) {
     if (is_view(op) || is_constant_op(op) || is_member_op(op) || family_in_place(f, op)) return 0;
     if (is_unstack(op) || stack_in_place(f, op)) return 0;
     if (is_communication(op) || is_unpack(op) || is_pack(op) || is_unwritten(op)) return 0;
-    if (op.name == "sum_of_squares") return 0;        // sharded_norm does it, with the norm
-    if (is_family_op(op)) return op.operands.size();  // a copy for each
-    if (is_stack(op)) return 1;                       // a loop of copies
+    if (op.attributes.boolean("stands", false)) return 0;  // all of it is written where it belongs by who makes it
+    if (op.name == "sum_of_squares") return 0;             // sharded_norm does it, with the norm
+    if (is_family_op(op)) return op.operands.size();       // a copy for each
+    if (is_stack(op)) return 1;                            // a loop of copies
     const OpDef& def = op_def(op.name);
     if (is_kernel_call(op) || !def.call) return 1;
     const RuntimeCall call = def.call(op, f);

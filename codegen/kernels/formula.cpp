@@ -145,14 +145,36 @@ class Formula {
         }
         for (const std::string& definition : definitions)
             if (std::find(out.begin(), out.end(), definition) == out.end()) out.push_back(definition);
-        for (const auto& [operand, pieces] : pieces_.listed_inputs())
-            out.push_back(fmt::format("where {} = {}", pieces, inputs_[operand]));
-        for (const auto& [output, pieces] : pieces_.listed_outputs())
-            out.push_back(fmt::format("where {} = {}", outputs_[output], pieces));
+        const std::map<std::size_t, std::string>& stored = pieces_.listed_outputs();
+        std::map<std::size_t, std::string> replaced;  // by output: what stood in its place
+        for (std::size_t o = 0; o < kernel_.inputs.size(); ++o) {
+            const auto pieces = pieces_.listed_inputs().find(o);
+            const bool listed = pieces != pieces_.listed_inputs().end();
+            const KernelOperand& operand = kernel_.inputs[o];
+            if (operand.same_as && stored.contains(*operand.same_as) && (listed || (operand.within && is_read(o)))) {
+                std::string& names = replaced[*operand.same_as];
+                names += (names.empty() ? "" : ", ") + (listed ? pieces->second : pieces_.operand(o));
+            } else if (listed) {
+                out.push_back(fmt::format("where {} = {}", pieces->second, inputs_[o]));
+            }
+        }
+        for (const auto& [output, pieces] : stored) {
+            const auto before = replaced.find(output);
+            const std::string in_place = before == replaced.end() ? "" : ", in place of " + before->second;
+            out.push_back(fmt::format("where {} = {}{}", outputs_[output], pieces, in_place));
+        }
         return out;
     }
 
   private:
+    bool is_read(std::size_t operand) const {
+        return std::any_of(kernel_.nests.begin(), kernel_.nests.end(), [&](const KernelNest& nest) {
+            return std::any_of(nest.nodes.begin(), nest.nodes.end(), [&](const KernelNode& node) {
+                return node.kind == KernelNode::Kind::load && node.operand == operand;
+            });
+        });
+    }
+
     // By node of the nest: how many others its expression is made of, itself among them, where nothing has a name.
     std::vector<std::size_t> sizes_in_text() const {
         std::vector<std::size_t> size(nest_->nodes.size(), 1);
@@ -463,7 +485,8 @@ class Formula {
         if (!is_sum_of_two(k)) return std::nullopt;
         const KernelNode& node = nest_->nodes[k];
         const KernelNode& before = nest_->nodes[node.inputs[0]];
-        if (before.kind != KernelNode::Kind::load || kernel_.inputs[before.operand].same_as != output)
+        if (before.kind != KernelNode::Kind::load || kernel_.inputs[before.operand].same_as != output ||
+            kernel_.inputs[before.operand].within)
             return std::nullopt;
         return node.inputs[1];
     }

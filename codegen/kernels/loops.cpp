@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/kernels/loops.h"
 
+#include "compiler/kernels/in_place.h"
+
 namespace thunderc {
 namespace {
 
@@ -32,6 +34,14 @@ void name_all_steps(Loops& loops, const KernelDescription& kernel, const KernelN
     for (const KernelNode& node : nest.nodes) {
         if (node.kind != Kind::load || !dense(layouts.inputs, node.operand)) continue;
         const std::size_t o = node.operand;
+        if (const std::optional<ViewLayout>& layout = kernel.inputs[o].within) {
+            const std::size_t r = kernel.inputs[o].same_as.value();
+            const Dims& dims = kernel.outputs[r].type.dims;
+            name_steps(loops.input_steps[o], index_within(nest, node.index, *layout, dims).value(), dims,
+                       sizes.outputs[r], by_dim, nest.extents, sizes,
+                       [&](std::int64_t count) { return sizes.elements(true, r, count); });
+            continue;
+        }
         name_steps(loops.input_steps[o], node.index, kernel.inputs[o].type.dims, sizes.inputs[o], by_dim, nest.extents,
                    sizes, [&](std::int64_t count) { return sizes.elements(false, o, count); });
     }
@@ -70,8 +80,10 @@ Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const Ke
         const KernelNode& node = nest.nodes[k];
         loops.pointwise = loops.pointwise && node.kind != Kind::reduce;
         if (node.kind != Kind::load) continue;
-        const Dims strides = layouts.inputs.empty() ? Dims{} : layouts.inputs[node.operand];
+        const std::optional<ViewLayout>& within = kernel.inputs[node.operand].within;
+        const Dims strides = within ? within->strides : layouts.inputs.empty() ? Dims{} : layouts.inputs[node.operand];
         loops.position[k] = memory_position(node.index, kernel.inputs[node.operand].type.dims, strides, extents.size());
+        if (within) loops.position[k].offset += within->offset;
     }
     for (const KernelStore& store : nest.stores) {
         const Dims strides = layouts.outputs.empty() ? Dims{} : layouts.outputs[store.output];

@@ -102,6 +102,10 @@ PieceNames::PieceNames(KernelDescription kernel, const std::vector<std::string>&
                        const std::vector<std::string>& outputs, UsedNames reserved)
     : inputs_(inputs), outputs_(outputs), used_(std::move(reserved)) {
     kernel = without_rounding(std::move(kernel));
+    // What lies in an output, and has no parameter, is spoken of by its own name.
+    for (std::size_t o = 0; o < inputs_.size(); ++o)
+        if (const KernelOperand& operand = kernel.inputs[o]; operand.within && inputs_[o] == outputs[*operand.same_as])
+            inputs_[o] = operand.name;
     for (const KernelOperand& operand : kernel.inputs) elements_.push_back(operand.type.elements());
     for (KernelNest& nest : kernel.nests) {
         const ShortSums sums = roll_nest(nest, kernel);
@@ -116,14 +120,14 @@ PieceNames::PieceNames(KernelDescription kernel, const std::vector<std::string>&
         }
         for (const KernelStore& store : nest.stores) {
             if (nest.nodes[store.node].kind == KernelNode::Kind::load && whole(store.node))
-                stores_.add_copy(store.output, store.index, inputs[nest.nodes[store.node].operand]);
+                stores_.add_copy(store.output, store.index, inputs_[nest.nodes[store.node].operand]);
             else
                 stores_.add(store.output, store.index, store.piece);
         }
     }
-    used_.add(inputs);
+    used_.add(inputs_);
     used_.add(outputs);
-    loads_.name_all(inputs, used_);
+    loads_.name_all(inputs_, used_);
     stores_.name_all(outputs, used_);
 }
 

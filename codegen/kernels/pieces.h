@@ -33,6 +33,8 @@ class PieceNames {
     std::string store(const KernelStore& store) const;
     // All that a nest stores, parts of one thing without their numbers: what its loops are about.
     std::string stored(const KernelNest& nest) const;
+    // What an input is called as a whole.
+    const std::string& operand(std::size_t index) const { return inputs_[index]; }
     // "gate, up", by operand: of those whose pieces have names.
     const std::map<std::size_t, std::string>& listed_inputs() const { return loads_.listed; }
     const std::map<std::size_t, std::string>& listed_outputs() const { return stores_.listed; }

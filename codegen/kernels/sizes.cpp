@@ -132,6 +132,13 @@ std::vector<LoopSize> sizes_of(const KernelNest& nest, const KernelDescription& 
             if (!found && node.kind == KernelNode::Kind::load)
                 found = size_by_split(node.index, kernel.inputs[node.operand].type.dims, sizes.inputs[node.operand], s,
                                       nest.extents);
+        // A tensor within has as many dimensions of these sizes, up to this one.
+        for (const KernelSizes::Inner& inner : sizes.inner) {
+            const auto end = nest.extents.begin() + static_cast<std::ptrdiff_t>(s) + 1;
+            if (!found && inner.dims.size() > s && std::equal(nest.extents.begin(), end, inner.dims.begin()) &&
+                is_symbolic(inner.formulas[s]))
+                found = LoopSize{inner.formulas[s], 1};
+        }
         if (found) out[s] = std::move(*found);
     }
     return out;

@@ -20,6 +20,12 @@ namespace thunderc {
 struct KernelSizes {
     std::vector<std::string> names;                         // of sizes.h: nothing else in a kernel has one
     std::vector<std::vector<SizeFormula>> inputs, outputs;  // by operand and dimension; empty: numbers alone
+    // Of what is computed within: heads, where operands and results have all of them side by side in one dimension.
+    struct Inner {
+        Dims dims;
+        std::vector<SizeFormula> formulas;
+    };
+    std::vector<Inner> inner;
     std::function<std::int64_t(const SizeFormula&)> value;
     // So many elements of an operand or result: whole rows, or what lies before a part of them; a number else.
     std::function<std::string(bool output, std::size_t index, std::int64_t count)> elements;

@@ -2,6 +2,7 @@
 #include "compiler/analysis/views.h"
 
 #include <cstddef>
+#include <numeric>
 
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
@@ -110,6 +111,30 @@ std::optional<std::int64_t> row_stride(const ViewLayout& layout, const Dims& dim
         expected = layout.strides[d] * dims[d];
     }
     return stride == 0 ? inner : stride;
+}
+
+StridedRows strided_rows(const ViewLayout& layout, const Dims& dims) {
+    StridedRows out = {layout.offset, layout.offset + 1, 1, 0};
+    bool dense = true;
+    for (std::size_t d = dims.size(); d-- > 0;) {
+        if (dims[d] == 1) continue;
+        out.end += (dims[d] - 1) * layout.strides[d];
+        dense = dense && layout.strides[d] == out.row;
+        if (dense)
+            out.row *= dims[d];
+        else
+            out.every = std::gcd(out.every, layout.strides[d]);
+    }
+    if (out.every < out.row) out.row = out.end - out.offset, out.every = 0;  // rows that run into one another
+    return out;
+}
+
+bool apart(const StridedRows& a, const StridedRows& b) {
+    if (a.end <= b.offset || b.end <= a.offset) return true;
+    if (a.every == 0 || a.every != b.every) return false;
+    const std::int64_t begin_a = a.offset % a.every, begin_b = b.offset % b.every;
+    const std::int64_t from_a_to_b = (begin_b - begin_a + a.every) % a.every, back = (a.every - from_a_to_b) % a.every;
+    return from_a_to_b >= a.row && back >= b.row;
 }
 
 bool stack_in_place(const Function& f, const Op& op) {

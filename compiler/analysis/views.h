@@ -34,6 +34,14 @@ bool is_dense(const ViewLayout& layout, const Dims& dims);
 // stride; none where it is not so.
 std::optional<std::int64_t> row_stride(const ViewLayout& layout, const Dims& dims, std::size_t row_dims);
 
+// Elements in rows of `row`, one every `every`, from `offset` to `end`; dense ones are one row.
+struct StridedRows {
+    std::int64_t offset = 0, end = 0, row = 0, every = 0;
+};
+StridedRows strided_rows(const ViewLayout& layout, const Dims& dims);
+// Whether they share no element, as far as rows of one distance tell.
+bool apart(const StridedRows& a, const StridedRows& b);
+
 // After plan: whether a `family` of constants is those constants, which lie one behind the other: nothing makes it.
 bool family_in_place(const Function& f, const Op& op);
 // After plan: whether a `stack` is the family that it is made of, whose members lie one behind the other.

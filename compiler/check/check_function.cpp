@@ -14,8 +14,10 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/structure.h"
+#include "compiler/kernels/in_place.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/ops/linear.h"
+#include "compiler/planned/planned_kernels.h"
 
 namespace thunderc::checking {
 namespace {
@@ -44,6 +46,7 @@ class FunctionChecker {
             if (is_alias(f_, op)) view(op);
             if (is_pack(op)) pieces(op);
             if (op.attributes.boolean("adjacent_weights", false)) adjacent(op);
+            if (op.attributes.boolean("stands", false)) stands(op);
             if (is_loop(op)) loop(op, k);
             if (is_function_call(op)) call(op, k);
         }
@@ -120,7 +123,11 @@ class FunctionChecker {
             if (!p.strides.empty()) {
                 std::int64_t elements = 1;
                 for (std::size_t d = 0; d < type.dims.size(); ++d) elements += (type.dims[d] - 1) * p.strides[d];
-                r.bytes = elements * static_cast<std::int64_t>(size_of(type.dtype));
+                const auto size = static_cast<std::int64_t>(size_of(type.dtype));
+                const StridedRows rows = strided_rows({p.strides, 0}, type.dims);
+                r.bytes = elements * size;
+                r.row = rows.row * size;
+                r.every = rows.every * size;
             }
             if (p.arena == Arena::scratch) r.offset += binding_.scratch;
             if (p.slots > 0) {
@@ -254,6 +261,23 @@ class FunctionChecker {
                 previous = v;
             }
         }
+    }
+
+    // ---- kernels that no program calls ----
+
+    const Function& callee_of(const Op& op) const { return *plan_.module().find(called_kernel(op)); }
+
+    void stands(const Op& op) {
+        bool stands = is_kernel_call(op);
+        if (stands) {
+            const auto within = operands_within_results(f_, op);
+            for (std::size_t o = 0; o < within.size(); ++o)
+                stands = stands && (!within[o] || may_lie_within(op, within[o]->result, o));
+            stands = stands && stands_already(describe_planned_kernel(callee_of(op), f_, op));
+        }
+        if (!stands)
+            violation(
+                fmt::format("{} is left out, but what it makes does not stand in {}", op.name, name(op.results[0])));
     }
 
     // ---- loops and calls ----
@@ -524,7 +548,8 @@ class FunctionChecker {
                 continue;
             }
             const bool same = place(v) == place(result) && dense && f_.info(v).placement.strides.empty();
-            if (!same || !pair_allowed(op, r, o)) return false;
+            if (same && pair_allowed(op, r, o)) continue;
+            if (!dense || !may_lie_within(op, r, o)) return false;
         }
         return true;
     }
@@ -550,6 +575,18 @@ class FunctionChecker {
         if (!is_kernel_call(op)) return may_write_over(op, r, o);
         const Pairs& pairs = plan_.kernel_pairs(called_kernel(op));
         return std::find(pairs.begin(), pairs.end(), std::pair(r, o)) != pairs.end();
+    }
+
+    // Whether a kernel may write result r around operand o, which lies in it.
+    bool may_lie_within(const Op& op, std::size_t r, std::size_t o) {
+        if (!is_kernel_call(op)) return false;
+        const Value v = op.operands[o];
+        const auto size = static_cast<std::int64_t>(size_of(f_.type(v).dtype));
+        const std::int64_t offset = place(v).offset - place(op.results[r]).offset;
+        if (place(v).count != 1 || offset < 0 || offset % size != 0) return false;
+        const Dims& strides = f_.info(v).placement.strides;
+        const ViewLayout layout = {strides.empty() ? dense_strides(f_.type(v).dims) : strides, offset / size};
+        return thunderc::may_lie_within(plan_.kernel(called_kernel(op)), o, r, layout);
     }
 
     PlanChecker& plan_;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "compiler/analysis/views.h"
 #include "compiler/check/check_plan_parts.h"
 #include "compiler/kernels/in_place.h"
 #include "compiler/support/error.h"
@@ -19,6 +20,8 @@ namespace checking {
 bool overlap(const Region& a, const Region& b) {
     if (a.arena != b.arena || a.bytes == 0 || b.bytes == 0) return false;
     if (a.begin() >= b.end() || b.begin() >= a.end()) return false;
+    if (a.count == 1 && b.count == 1 && apart({a.offset, a.end(), a.row, a.every}, {b.offset, b.end(), b.row, b.every}))
+        return false;
     for (std::int64_t i = 0; i < a.count; ++i)
         for (std::int64_t j = 0; j < b.count; ++j) {
             const std::int64_t x = a.offset + i * a.stride, y = b.offset + j * b.stride;
@@ -53,7 +56,13 @@ void PlanChecker::violation(std::string what) {
 
 const Pairs& PlanChecker::kernel_pairs(const std::string& kernel) {
     auto [at, fresh] = kernel_pairs_.try_emplace(kernel);
-    if (fresh) at->second = in_place_pairs(describe_kernel(*module_.find(kernel)));
+    if (fresh) at->second = in_place_pairs(this->kernel(kernel));
+    return at->second;
+}
+
+const KernelDescription& PlanChecker::kernel(const std::string& name) {
+    auto at = kernels_.find(name);
+    if (at == kernels_.end()) at = kernels_.emplace(name, describe_kernel(*module_.find(name))).first;
     return at->second;
 }
 

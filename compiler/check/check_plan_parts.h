@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/kernels/description.h"
 #include "compiler/planned/step_form.h"
 
 namespace thunderc::checking {
@@ -25,6 +26,7 @@ inline constexpr std::int64_t alignment = 64;
 struct Region {
     Arena arena = Arena::unplaced;
     std::int64_t offset = 0, bytes = 0, stride = 0, count = 1;
+    std::int64_t row = 0, every = 0;  // bytes of each of its rows, and from one to the next; 0: dense
     bool operator==(const Region&) const = default;
 
     Region member(std::int64_t i) const { return {arena, offset + i * stride, bytes, 0, 1}; }
@@ -56,6 +58,8 @@ class PlanChecker {
     void violation(std::string what);
     // Which results a kernel may write over which operands.
     const Pairs& kernel_pairs(const std::string& kernel);
+    // The kernel as it stands, for who asks where an operand may lie within a result.
+    const KernelDescription& kernel(const std::string& name);
     std::int64_t arena_bytes(Arena arena) const;  // -1: the module does not say
     // Of each of the optimizer's states; they lie one behind the other. 0: there is none.
     std::int64_t state_bytes() const {
@@ -97,6 +101,7 @@ class PlanChecker {
     const bool states_as_parameters_;
     std::vector<Named> named_;
     std::map<std::string, Pairs> kernel_pairs_;
+    std::map<std::string, KernelDescription> kernels_;
     std::set<std::string> seen_;
     std::vector<std::string> violations_;
 };

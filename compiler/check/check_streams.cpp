@@ -198,7 +198,7 @@ class StreamChecker {
 
     // `a` comes first in the list.
     void conflict(const Touch& a, const Touch& b) {
-        if (a.action == b.action || (!a.write && !b.write)) return;
+        if (a.action == b.action || (!a.write && !b.write) || a.access->is_apart_from(*b.access)) return;
         const bool lost = overwrites(a, b) || (stays_[a.access->tensor] && overwrites(b, a));
         if (!lost && before(a.action, b.action)) return;
         auto touch = [this](const Touch& t) {

@@ -9,6 +9,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/kernels/costs.h"
+#include "compiler/planned/planned_kernels.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
@@ -85,7 +86,8 @@ std::optional<KernelCost> op_cost(const Module& planned, const Function& f, cons
     const OpDef& def = op_def(op.name);
     if (is_kernel_call(op)) {
         const std::string name = called_kernel(op);
-        const KernelDescription kernel = describe_kernel(callee(planned, name));
+        const KernelDescription kernel = describe_planned_kernel(callee(planned, name), f, op);
+        if (stands_already(kernel)) return std::nullopt;
         return KernelCost{.group = "fused",
                           .name = name,
                           .calls = 1,

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/views.h"
 #include "compiler/ir/module.h"
 #include "compiler/kernels/affine.h"
 
@@ -29,6 +30,8 @@ struct KernelOperand {
     bool is_flag = false;
     // An output that lies in the same memory: printed kernels have one parameter for both, which they read and write.
     std::optional<std::size_t> same_as = {};
+    // Where the input lies in the memory of that output, if it is a part of it; none: it is the same tensor.
+    std::optional<ViewLayout> within = {};
 };
 
 // What a node depends on: nothing, the row, the column, or both.

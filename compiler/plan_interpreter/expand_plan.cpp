@@ -361,6 +361,16 @@ std::int64_t PlannedAccess::bytes() const {
     return elements * static_cast<std::int64_t>(size_of(type.dtype));
 }
 
+bool PlannedAccess::is_apart_from(const PlannedAccess& other) const {
+    const auto rows = [](const PlannedAccess& a) {
+        const auto size = static_cast<std::int64_t>(size_of(a.type.dtype));
+        const StridedRows r =
+            strided_rows({a.strides.empty() ? dense_strides(a.type.dims) : a.strides, 0}, a.type.dims);
+        return StridedRows{a.offset, a.offset + a.bytes(), r.row * size, r.every * size};
+    };
+    return apart(rows(*this), rows(other));
+}
+
 ExpandedPlan expand_plan(const Module& planned, const Function& entry) {
     check(planned.phase == Module::Phase::planned, "the module is not planned");
     return Expansion(planned).run(entry);

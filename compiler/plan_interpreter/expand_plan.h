@@ -26,6 +26,8 @@ struct PlannedAccess {
     Dims strides;             // elements; empty: dense
 
     std::int64_t bytes() const;  // from its first byte to the end of its last
+    // Of one arena, whether they share no byte: rows that alternate, as those of pieces that lie in one tensor, do not.
+    bool is_apart_from(const PlannedAccess& other) const;
 };
 
 struct PlannedAction {

@@ -49,6 +49,74 @@ TEST(KernelInPlace, TakesASumOfAPaddedPart) {
     EXPECT_EQ(pairs("%a: f32[8,3], %d: f32[2,3]", ops), (Pairs{{0, 0}}));
 }
 
+// Halves of each head, in (B,T,C): the boxes of their indices overlap, their elements do not.
+TEST(KernelInPlace, TakesHalvesThatAlternate) {
+    const std::string ops = R"(
+  %h = reshape(%a) {dims = [2, 3, 4]} : f32[2,3,4]
+  %l = slice(%h) {axis = 2, begin = 0, end = 2, step = 1} : f32[2,3,2]
+  %u = slice(%h) {axis = 2, begin = 2, end = 4, step = 1} : f32[2,3,2]
+  %s = add(%l, %u) : f32[2,3,2]
+  %d = sub(%l, %u) : f32[2,3,2]
+  %c = concat(%s, %d) {axis = 2} : f32[2,3,4]
+  %y = reshape(%c) {dims = [2, 12]} : f32[2,12]
+)";
+    EXPECT_EQ(pairs("%a: f32[2,12]", ops), (Pairs{{0, 0}}));
+}
+
+// The same with heads that overlap: what one iteration writes another one reads.
+TEST(KernelInPlace, RefusesHalvesThatMeet) {
+    const std::string ops = R"(
+  %l = slice(%a) {axis = 1, begin = 0, end = 8, step = 1} : f32[2,8]
+  %u = slice(%a) {axis = 1, begin = 4, end = 12, step = 1} : f32[2,8]
+  %s = add(%l, %u) : f32[2,8]
+  %e = slice(%a) {axis = 1, begin = 8, end = 12, step = 1} : f32[2,4]
+  %y = concat(%s, %e) {axis = 1} : f32[2,12]
+)";
+    EXPECT_EQ(pairs("%a: f32[2,12]", ops), Pairs());
+}
+
+KernelDescription described(const std::string& arguments, const std::string& ops) {
+    const Module m = parse_module("module \"m\" values\nfunc @k(" + arguments + ") -> (%y) {\n" + ops + "}\n");
+    verify(m);
+    return describe_kernel(m.main());
+}
+
+// Queries, keys and values, of which the kernel turns one and hands the others on.
+TEST(KernelWithin, PiecesLieWhereWhatBecomesOfThemIsStored) {
+    const KernelDescription k = described("%q: f32[2,2,4], %k: f32[2,1,4], %v: f32[2,1,4]", R"(
+  %e = exp(%q) : f32[2,2,4]
+  %c = concat(%e, %k, %v) {axis = 1} : f32[2,4,4]
+  %y = reshape(%c) {dims = [2, 16]} : f32[2,16]
+)");
+    EXPECT_EQ(place_within(k, 0, 0), (ViewLayout{{16, 4, 1}, 0}));
+    EXPECT_EQ(place_within(k, 1, 0), (ViewLayout{{16, 4, 1}, 8}));
+    EXPECT_EQ(place_within(k, 2, 0), (ViewLayout{{16, 4, 1}, 12}));
+    EXPECT_FALSE(hands_on(k, 0, 0));
+    EXPECT_TRUE(hands_on(k, 1, 0));
+    // Where the same iteration stores the values it could lie too; anywhere else another iteration writes there before
+    // it is read, or it hangs over the end.
+    for (std::int64_t offset = 0; offset < 16; ++offset)
+        EXPECT_EQ(may_lie_within(k, 1, 0, {{16, 4, 1}, offset}), offset == 8 || offset == 12) << offset;
+}
+
+TEST(KernelWithin, WhatIsReadAcrossHasNoPlace) {
+    // The second half is stored as it is, and its rows are summed for the first.
+    const KernelDescription k = described("%a: f32[3,4], %b: f32[3,4]", R"(
+  %t = slice(%b) {axis = 1, begin = 0, end = 1, step = 1} : f32[3,1]
+  %s = add(%a, %t) : f32[3,4]
+  %y = concat(%s, %b) {axis = 1} : f32[3,8]
+)");
+    EXPECT_TRUE(place_within(k, 0, 0));
+    EXPECT_FALSE(may_lie_within(k, 1, 0, {{8, 1}, 0}));
+    // Another type has no place either.
+    const KernelDescription cast = described("%a: f32[3,4], %b: bf16[3,4]", R"(
+  %w = cast(%b) {dtype = f32} : f32[3,4]
+  %y = concat(%a, %w) {axis = 1} : f32[3,8]
+)");
+    EXPECT_TRUE(place_within(cast, 0, 0));
+    EXPECT_FALSE(place_within(cast, 1, 0));
+}
+
 TEST(KernelInPlace, TakesHalvesThatChangePlaces) {
     // Each iteration reads its two elements before it writes them.
     const std::string ops = R"(

@@ -116,6 +116,44 @@ TEST(CheckPlan, FindsAnOpInPlaceThatReadsItsOperandInAnotherOrder) {
               "not write the one over the other\n");
 }
 
+// Two halves of each row that lie in what a kernel concatenates of them; `second`: where the second one lies.
+std::string halves(const std::string& second, const std::string& attributes = "") {
+    return R"(
+func @f(
+    %x: f32[4,16] @batch+0 input "x",
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> (%r "loss_sum") {
+  %l = slice(%x) {axis = 1, begin = 0, end = 8, step = 1} : f32[4,8] @batch+0 strides [16,1] view %x
+  %a = gelu(%l) : f32[4,8] @scratch+0 strides [16,1] view %y
+  %b = silu(%l) : f32[4,8] )" +
+           second + R"( view %y
+  %y = fused(%a, %b) {kernel = "join")" +
+           attributes + R"(} : f32[4,16] @scratch+0
+  %s = reduce_sum(%y) {axes = [0, 1], keep_dims = false} : f32[] @scratch+256
+  %r = add(%loss_sum, %s) : f32[] @scalars+136
+}
+func @join(%a: f32[4,8], %b: f32[4,8]) -> (%y) kind "kernel:copy" {
+  %y = concat(%a, %b) {axis = 1} : f32[4,16]
+}
+)";
+}
+
+TEST(CheckPlan, PassesPiecesThatLieWhereTheyBelong) {
+    EXPECT_EQ(violations(halves("@scratch+32 strides [16,1]")), "");
+    EXPECT_EQ(violations(halves("@scratch+32 strides [16,1]", ", stands = true")), "");
+}
+
+TEST(CheckPlan, FindsAPieceInTheWrongPart) {
+    // In the other's place; half in it; with rows that come too soon.
+    for (const char* second : {"@scratch+0 strides [16,1]", "@scratch+16 strides [16,1]", "@scratch+32 strides [12,1]"})
+        EXPECT_NE(violations(halves(second)), "") << second;
+}
+
+TEST(CheckPlan, FindsACallThatIsLeftOutTooSoon) {
+    // The second half lies elsewhere: it would have to be copied.
+    const std::string text = violations(halves("@scratch+512 strides [16,1]", ", stands = true"));
+    EXPECT_NE(text.find("fused is left out, but what it makes does not stand in %y"), std::string::npos) << text;
+}
+
 TEST(CheckPlan, FindsTwoResultsOfOneOpInOnePlace) {
     EXPECT_EQ(
         violations(R"(

@@ -71,7 +71,7 @@ TEST(Numerics, OfAProgramAreThoseOfItsTensors) {
             // digits are; where many are subnormal or saturated, more.
             EXPECT_GT(codes.at("snr_db").get<double>(), codes.at("overflow") == 0.0 ? 25 : 10) << codes;
             EXPECT_LT(codes.at("snr_db").get<double>(), 40) << codes;
-            find(tensors, "decoder_layer_forward", layer + "qkv_proj");
+            find(tensors, "decoder_layer_forward", layer + "qkv_proj_rotated");
             find(tensors, "decoder_layer_forward", layer + "sdpa");
             find(tensors, "decoder_layer_forward", layer + "swiglu");
             find(tensors, "decoder_layer_backward", layer + "dswiglu");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `plan` is made of: where parameters lie, how scratch memory is packed, and the planner of one function, whose
-// steps stand in plan_function.cpp, plan_loops.cpp and plan_scratch.cpp.
+// steps stand in plan_function.cpp, plan_loops.cpp, plan_within.cpp and plan_scratch.cpp.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/kernels/description.h"
 #include "compiler/passes/plan/plan.h"
 #include "compiler/planned/alignment.h"
 #include "compiler/planned/carry_slots.h"
@@ -62,8 +63,10 @@ class FunctionPlanner {
         place_sums();
         place_loops();
         place_constants();
+        place_within();
         place_views();
         place_scratch();
+        mark_standing();
     }
 
   private:
@@ -111,6 +114,15 @@ class FunctionPlanner {
     // ---- constants ----
     void place_constant_family(const Op& family);
     void place_constants();
+
+    // ---- what a call writes straight into what a kernel makes of it ----
+    bool is_handed_to(Value v, std::size_t k) const;
+    bool is_own_scratch(Value v) const;
+    bool is_kept(Value v) const;
+    void place_within();
+    void mark_standing();
+    void place_pieces(const Op& op, std::size_t k, std::size_t r, const KernelDescription& kernel);
+    void place_before(const Op& op, std::size_t k, std::size_t r, const KernelDescription& kernel);
 
     // ---- views: in the order of ops, so that a view of a view names the owner ----
     Value owner(Value v);

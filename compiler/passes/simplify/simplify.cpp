@@ -294,6 +294,8 @@ class Simplifier {
         }
         const Op* parts = definition(source, "concat");
         if (parts == nullptr || s.step != 1 || axis_of(*parts, type(source)) != s.axis) return {};
+        // What is kept for the backward pass is there as a whole, and its parts need not be written beside it.
+        if (is_kept(source)) return {};
         std::int64_t begin = 0;
         for (Value part : parts->operands) {
             std::int64_t end = begin + type(part).dims[s.axis];
@@ -301,6 +303,12 @@ class Simplifier {
             begin = end;
         }
         return {};
+    }
+
+    // Whether a function that is called gives the value to its caller.
+    bool is_kept(Value v) const {
+        return f_.argument_info.empty() &&
+               std::any_of(f_.results.begin(), f_.results.end(), [&](Value r) { return r && now_[r.index] == v; });
     }
 
     Value shorter_concat(const Op& op) const {

@@ -19,7 +19,7 @@ void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* 
 
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream);
 
-void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream);
+void rotary(float* qkv_proj_rotated, const float* sin, const float* cos, Stream& stream);
 
 void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream);
 
@@ -28,5 +28,4 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
     const float* dy, const float* dresidual_in, WriteMode mode, Stream& stream);
 
-void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
-    const float* dv_proj, Stream& stream);
+void rotary_inverse(float* dqkv_proj, const float* sin, const float* cos, Stream& stream);

@@ -107,10 +107,10 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
 //   q2 = q_proj2 * cos2 + q_proj1 * sin2
 //   k1 = k_proj1 * cos1 - k_proj2 * sin1
 //   k2 = k_proj2 * cos2 + k_proj1 * sin2
-//   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
+//   where qkv_proj_rotated = q1, q2, k1, k2, in place of q_proj1, q_proj2, k_proj1, k_proj2
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, {q, k}, stream);
+void rotary(float* qkv_proj_rotated, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary", {.bytes = 3840, .flops = 1152}, {qkv_proj_rotated}, stream);
     {
         // q
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;
@@ -119,18 +119,18 @@ void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const f
                 const std::int64_t b = row / (T * NH);
                 const std::int64_t t = row / NH % T;
                 const std::int64_t h = row % NH;
-                const float* qkv_proj_row = qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
+                float* qkv_proj_rotated_row = qkv_proj_rotated + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS +
+                    h * HS;
                 const float* cos_row = cos + t * HS;
                 const float* sin_row = sin + t * HS;
-                float* q_row = q + b * T * NH * HS + t * NH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float q_proj1 = qkv_proj_row[c];
-                    const float q_proj2 = qkv_proj_row[c + HS / 2];
+                    const float q_proj1 = qkv_proj_rotated_row[c];
+                    const float q_proj2 = qkv_proj_rotated_row[c + HS / 2];
                     const float q1 = q_proj1 * cos_row[c] - q_proj2 * sin_row[c];
                     const float q2 = q_proj2 * cos_row[c + HS / 2] + q_proj1 * sin_row[c + HS / 2];
-                    q_row[c] = q1;
-                    q_row[c + HS / 2] = q2;
+                    qkv_proj_rotated_row[c] = q1;
+                    qkv_proj_rotated_row[c + HS / 2] = q2;
                 }
             }
         });
@@ -143,18 +143,18 @@ void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const f
                 const std::int64_t b = row / (T * KVH);
                 const std::int64_t t = row / KVH % T;
                 const std::int64_t h = row % KVH;
-                const float* qkv_proj_row = qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
+                float* qkv_proj_rotated_row = qkv_proj_rotated + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS +
+                    h * HS;
                 const float* cos_row = cos + t * HS;
                 const float* sin_row = sin + t * HS;
-                float* k_row = k + b * T * KVH * HS + t * KVH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float k_proj1 = qkv_proj_row[c + NH * HS];
-                    const float k_proj2 = qkv_proj_row[c + NH * HS + HS / 2];
+                    const float k_proj1 = qkv_proj_rotated_row[c + NH * HS];
+                    const float k_proj2 = qkv_proj_rotated_row[c + NH * HS + HS / 2];
                     const float k1 = k_proj1 * cos_row[c] - k_proj2 * sin_row[c];
                     const float k2 = k_proj2 * cos_row[c + HS / 2] + k_proj1 * sin_row[c + HS / 2];
-                    k_row[c] = k1;
-                    k_row[c + HS / 2] = k2;
+                    qkv_proj_rotated_row[c + NH * HS] = k1;
+                    qkv_proj_rotated_row[c + NH * HS + HS / 2] = k2;
                 }
             }
         });
@@ -266,15 +266,14 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
 }
 
 // rotary_inverse:
-//   dq_proj1 = dq1 * cos1 + dq2 * sin2
-//   dq_proj2 = dq2 * cos2 - dq1 * sin1
-//   dk_proj1 = dk1 * cos1 + dk2 * sin2
-//   dk_proj2 = dk2 * cos2 - dk1 * sin1
-//   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
+//   dq_proj1 = dq_rotated1 * cos1 + dq_rotated2 * sin2
+//   dq_proj2 = dq_rotated2 * cos2 - dq_rotated1 * sin1
+//   dk_proj1 = dk_rotated1 * cos1 + dk_rotated2 * sin2
+//   dk_proj2 = dk_rotated2 * cos2 - dk_rotated1 * sin1
+//   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, in place of dk_rotated, dq_rotated
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
-    const float* dv_proj, Stream& stream) {
-    const Timed timed("rotary_inverse", {.bytes = 4352, .flops = 1152}, {dqkv_proj}, stream);
+void rotary_inverse(float* dqkv_proj, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary_inverse", {.bytes = 3840, .flops = 1152}, {dqkv_proj}, stream);
     {
         // dq_proj
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;
@@ -283,16 +282,15 @@ void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const f
                 const std::int64_t b = row / (T * NH);
                 const std::int64_t t = row / NH % T;
                 const std::int64_t h = row % NH;
-                const float* dq_row = dq + b * T * NH * HS + t * NH * HS + h * HS;
+                float* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 const float* cos_row = cos + t * HS;
                 const float* sin_row = sin + t * HS;
-                float* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dq1 = dq_row[c];
-                    const float dq2 = dq_row[c + HS / 2];
-                    const float dq_proj1 = dq1 * cos_row[c] + dq2 * sin_row[c + HS / 2];
-                    const float dq_proj2 = dq2 * cos_row[c + HS / 2] - dq1 * sin_row[c];
+                    const float dq_rotated1 = dqkv_proj_row[c];
+                    const float dq_rotated2 = dqkv_proj_row[c + HS / 2];
+                    const float dq_proj1 = dq_rotated1 * cos_row[c] + dq_rotated2 * sin_row[c + HS / 2];
+                    const float dq_proj2 = dq_rotated2 * cos_row[c + HS / 2] - dq_rotated1 * sin_row[c];
                     dqkv_proj_row[c] = dq_proj1;
                     dqkv_proj_row[c + HS / 2] = dq_proj2;
                 }
@@ -307,32 +305,17 @@ void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const f
                 const std::int64_t b = row / (T * KVH);
                 const std::int64_t t = row / KVH % T;
                 const std::int64_t h = row % KVH;
-                const float* dk_row = dk + b * T * KVH * HS + t * KVH * HS + h * HS;
+                float* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 const float* cos_row = cos + t * HS;
                 const float* sin_row = sin + t * HS;
-                float* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dk1 = dk_row[c];
-                    const float dk2 = dk_row[c + HS / 2];
-                    const float dk_proj1 = dk1 * cos_row[c] + dk2 * sin_row[c + HS / 2];
-                    const float dk_proj2 = dk2 * cos_row[c + HS / 2] - dk1 * sin_row[c];
+                    const float dk_rotated1 = dqkv_proj_row[c + NH * HS];
+                    const float dk_rotated2 = dqkv_proj_row[c + NH * HS + HS / 2];
+                    const float dk_proj1 = dk_rotated1 * cos_row[c] + dk_rotated2 * sin_row[c + HS / 2];
+                    const float dk_proj2 = dk_rotated2 * cos_row[c + HS / 2] - dk_rotated1 * sin_row[c];
                     dqkv_proj_row[c + NH * HS] = dk_proj1;
                     dqkv_proj_row[c + NH * HS + HS / 2] = dk_proj2;
-                }
-            }
-        });
-    }
-    {
-        // dv_proj
-        constexpr std::int64_t rows = B * T, width = KVH * HS;
-        parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t row = begin; row < end; ++row) {
-                const float* dv_proj_row = dv_proj + row * width;
-                float* dqkv_proj_row = dqkv_proj + row * (NH + 2 * KVH) * HS;
-                #pragma omp simd
-                for (std::int64_t c = 0; c < width; ++c) {
-                    dqkv_proj_row[c + (NH + KVH) * HS] = dv_proj_row[c];
                 }
             }
         });

@@ -30,9 +30,9 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
     launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight, labels);
 }
 
-void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, {q, k}, stream);
-    launch("rotary", rotary_kernel, 2, 256, stream, q, k, qkv_proj, sin, cos);
+void rotary(float* qkv_proj_rotated, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary", {.bytes = 3840, .flops = 1152}, {qkv_proj_rotated}, stream);
+    launch("rotary", rotary_kernel, 2, 256, stream, qkv_proj_rotated, sin, cos);
 }
 
 void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream) {
@@ -54,8 +54,7 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
     launch("rms_norm_backward_add", rms_norm_backward_add_finish, 1, 256, stream, dweight, mode, partials);
 }
 
-void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
-    const float* dv_proj, Stream& stream) {
-    const Timed timed("rotary_inverse", {.bytes = 4352, .flops = 1152}, {dqkv_proj}, stream);
-    launch("rotary_inverse", rotary_inverse_kernel, 3, 256, stream, dqkv_proj, dk, sin, cos, dq, dv_proj);
+void rotary_inverse(float* dqkv_proj, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary_inverse", {.bytes = 3840, .flops = 1152}, {dqkv_proj}, stream);
+    launch("rotary_inverse", rotary_inverse_kernel, 2, 256, stream, dqkv_proj, sin, cos);
 }

@@ -172,11 +172,10 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Globa
 //   q2 = q_proj2 * cos2 + q_proj1 * sin2
 //   k1 = k_proj1 * cos1 - k_proj2 * sin1
 //   k2 = k_proj2 * cos2 + k_proj1 * sin2
-//   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
+//   where qkv_proj_rotated = q1, q2, k1, k2, in place of q_proj1, q_proj2, k_proj1, k_proj2
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // A thread for each 2 elements of each piece.
-THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const float> qkv_proj,
-    Global<const float> sin, Global<const float> cos) {
+THUNDER_KERNEL(256) rotary_kernel(Aliased<float> qkv_proj_rotated, Global<const float> sin, Global<const float> cos) {
     if (block_index() < 1) {
         // q
         const int block = block_index();
@@ -188,10 +187,11 @@ THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const
         const int b = row / (T * NH);
         const int t = row / NH % T;
         const int h = row % NH;
-        const auto q_proj1_v = load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c);
+        const auto q_proj1_before_v =
+            load<2>(qkv_proj_rotated + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c);
         const auto cos1_v = load<2>(cos + t * HS + c);
-        const auto q_proj2_v =
-            load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + HS / 2);
+        const auto q_proj2_before_v =
+            load<2>(qkv_proj_rotated + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + HS / 2);
         const auto sin1_v = load<2>(sin + t * HS + c);
         const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
         const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
@@ -199,11 +199,11 @@ THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const
         Vec<float, 2> q2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            q1_v[e] = q_proj1_v[e] * cos1_v[e] - q_proj2_v[e] * sin1_v[e];
-            q2_v[e] = q_proj2_v[e] * cos2_v[e] + q_proj1_v[e] * sin2_v[e];
+            q1_v[e] = q_proj1_before_v[e] * cos1_v[e] - q_proj2_before_v[e] * sin1_v[e];
+            q2_v[e] = q_proj2_before_v[e] * cos2_v[e] + q_proj1_before_v[e] * sin2_v[e];
         }
-        store(q + b * T * NH * HS + t * NH * HS + h * HS + c, q1_v);
-        store(q + b * T * NH * HS + t * NH * HS + h * HS + c + HS / 2, q2_v);
+        store(qkv_proj_rotated + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c, q1_v);
+        store(qkv_proj_rotated + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + HS / 2, q2_v);
         return;
     }
     {
@@ -217,11 +217,12 @@ THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const
         const int b = row / (T * KVH);
         const int t = row / KVH % T;
         const int h = row % KVH;
-        const auto k_proj1_v =
-            load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS);
+        const auto k_proj1_before_v =
+            load<2>(qkv_proj_rotated + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS);
         const auto cos1_v = load<2>(cos + t * HS + c);
-        const auto k_proj2_v =
-            load<2>(qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS + HS / 2);
+        const auto k_proj2_before_v =
+            load<2>(qkv_proj_rotated + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS +
+            HS / 2);
         const auto sin1_v = load<2>(sin + t * HS + c);
         const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
         const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
@@ -229,11 +230,12 @@ THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const
         Vec<float, 2> k2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            k1_v[e] = k_proj1_v[e] * cos1_v[e] - k_proj2_v[e] * sin1_v[e];
-            k2_v[e] = k_proj2_v[e] * cos2_v[e] + k_proj1_v[e] * sin2_v[e];
+            k1_v[e] = k_proj1_before_v[e] * cos1_v[e] - k_proj2_before_v[e] * sin1_v[e];
+            k2_v[e] = k_proj2_before_v[e] * cos2_v[e] + k_proj1_before_v[e] * sin2_v[e];
         }
-        store(k + b * T * KVH * HS + t * KVH * HS + h * HS + c, k1_v);
-        store(k + b * T * KVH * HS + t * KVH * HS + h * HS + c + HS / 2, k2_v);
+        store(qkv_proj_rotated + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS, k1_v);
+        store(qkv_proj_rotated + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS + HS / 2,
+            k2_v);
     }
 }
 
@@ -386,15 +388,14 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, WriteMo
 }
 
 // rotary_inverse:
-//   dq_proj1 = dq1 * cos1 + dq2 * sin2
-//   dq_proj2 = dq2 * cos2 - dq1 * sin1
-//   dk_proj1 = dk1 * cos1 + dk2 * sin2
-//   dk_proj2 = dk2 * cos2 - dk1 * sin1
-//   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
+//   dq_proj1 = dq_rotated1 * cos1 + dq_rotated2 * sin2
+//   dq_proj2 = dq_rotated2 * cos2 - dq_rotated1 * sin1
+//   dk_proj1 = dk_rotated1 * cos1 + dk_rotated2 * sin2
+//   dk_proj2 = dk_rotated2 * cos2 - dk_rotated1 * sin1
+//   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, in place of dk_rotated, dq_rotated
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-// Blocks of their own for each part: a thread for each 2 elements of each piece; a thread for each 4 elements.
-THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const float> dk, Global<const float> sin,
-    Global<const float> cos, Global<const float> dq, Global<const float> dv_proj) {
+// A thread for each 2 elements of each piece.
+THUNDER_KERNEL(256) rotary_inverse_kernel(Aliased<float> dqkv_proj, Global<const float> sin, Global<const float> cos) {
     if (block_index() < 1) {
         // dq_proj
         const int block = block_index();
@@ -406,9 +407,11 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const 
         const int b = row / (T * NH);
         const int t = row / NH % T;
         const int h = row % NH;
-        const auto dq1_v = load<2>(dq + b * T * NH * HS + t * NH * HS + h * HS + c);
+        const auto dq_rotated1_before_v =
+            load<2>(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c);
         const auto cos1_v = load<2>(cos + t * HS + c);
-        const auto dq2_v = load<2>(dq + b * T * NH * HS + t * NH * HS + h * HS + c + HS / 2);
+        const auto dq_rotated2_before_v =
+            load<2>(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + HS / 2);
         const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
         const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
         const auto sin1_v = load<2>(sin + t * HS + c);
@@ -416,14 +419,14 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const 
         Vec<float, 2> dq_proj2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            dq_proj1_v[e] = dq1_v[e] * cos1_v[e] + dq2_v[e] * sin2_v[e];
-            dq_proj2_v[e] = dq2_v[e] * cos2_v[e] - dq1_v[e] * sin1_v[e];
+            dq_proj1_v[e] = dq_rotated1_before_v[e] * cos1_v[e] + dq_rotated2_before_v[e] * sin2_v[e];
+            dq_proj2_v[e] = dq_rotated2_before_v[e] * cos2_v[e] - dq_rotated1_before_v[e] * sin1_v[e];
         }
         store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c, dq_proj1_v);
         store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + HS / 2, dq_proj2_v);
         return;
     }
-    if (block_index() < 2) {
+    {
         // dk_proj
         const int block = block_index() - 1;
         constexpr int rows = B * T * KVH, width = HS / 2;
@@ -434,9 +437,11 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const 
         const int b = row / (T * KVH);
         const int t = row / KVH % T;
         const int h = row % KVH;
-        const auto dk1_v = load<2>(dk + b * T * KVH * HS + t * KVH * HS + h * HS + c);
+        const auto dk_rotated1_before_v =
+            load<2>(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS);
         const auto cos1_v = load<2>(cos + t * HS + c);
-        const auto dk2_v = load<2>(dk + b * T * KVH * HS + t * KVH * HS + h * HS + c + HS / 2);
+        const auto dk_rotated2_before_v =
+            load<2>(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS + HS / 2);
         const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
         const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
         const auto sin1_v = load<2>(sin + t * HS + c);
@@ -444,29 +449,12 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const 
         Vec<float, 2> dk_proj2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            dk_proj1_v[e] = dk1_v[e] * cos1_v[e] + dk2_v[e] * sin2_v[e];
-            dk_proj2_v[e] = dk2_v[e] * cos2_v[e] - dk1_v[e] * sin1_v[e];
+            dk_proj1_v[e] = dk_rotated1_before_v[e] * cos1_v[e] + dk_rotated2_before_v[e] * sin2_v[e];
+            dk_proj2_v[e] = dk_rotated2_before_v[e] * cos2_v[e] - dk_rotated1_before_v[e] * sin1_v[e];
         }
         store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS, dk_proj1_v);
         store(dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS + c + NH * HS + HS / 2,
             dk_proj2_v);
-        return;
-    }
-    {
-        // dv_proj
-        const int block = block_index() - 2;
-        constexpr int rows = B * T, width = KVH * HS;
-        const int i = block * 256 + thread_index();
-        if (i >= rows * (width / 4)) return;
-        const int row = i / (width / 4);
-        const int c = i % (width / 4) * 4;
-        const auto dv_proj_v = load<4>(dv_proj + row * width + c);
-        Vec<float, 4> dv_proj_v_2;
-        THUNDER_UNROLL
-        for (int e = 0; e < 4; ++e) {
-            dv_proj_v_2[e] = dv_proj_v[e];
-        }
-        store(dqkv_proj + row * (NH + 2 * KVH) * HS + c + (NH + KVH) * HS, dv_proj_v_2);
     }
 }
 

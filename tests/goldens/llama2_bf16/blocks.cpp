@@ -24,8 +24,6 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
 
     // reused from layer to layer
     bf16* const input_layernorm = at<bf16>(scratch, offset::input_layernorm);  // (B,T,C)
-    bf16* const q = at<bf16>(scratch, offset::q);  // (B,T,NH,HS)
-    bf16* const k = at<bf16>(scratch, offset::k);  // (B,T,KVH,HS)
     bf16* const post_attention_layernorm = at<bf16>(scratch, offset::post_attention_layernorm);  // (B,T,C)
     bf16* const swiglu = at<bf16>(scratch, offset::swiglu);  // (B,T,H)
 
@@ -34,19 +32,20 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     //   input_layernorm = x * saved.input_layernorm_rstd * w.input_layernorm
     rms_norm_forward(saved.input_layernorm_rstd, input_layernorm, x, w.input_layernorm, stream);
     // self_attn.{q,k,v}_proj: y = x Wᵀ for 3 weights that lie side by side
-    linear_forward({.y = saved.qkv_proj, .x = input_layernorm, .weight = w16.q_proj, .rows = B * T, .in = C,
+    linear_forward({.y = saved.qkv_proj_rotated, .x = input_layernorm, .weight = w16.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
     // self_attn:
     //   q1 = q_proj1 * cos1 - q_proj2 * sin1
     //   q2 = q_proj2 * cos2 + q_proj1 * sin2
     //   k1 = k_proj1 * cos1 - k_proj2 * sin1
     //   k2 = k_proj2 * cos2 + k_proj1 * sin2
-    //   where q_proj1, q_proj2, k_proj1, k_proj2 = saved.qkv_proj
-    rotary(q, k, saved.qkv_proj, sin, cos, stream);
+    //   where saved.qkv_proj_rotated = q1, q2, k1, k2, in place of q_proj1, q_proj2, k_proj1, k_proj2
+    rotary(saved.qkv_proj_rotated, sin, cos, stream);
     // self_attn: causal attention; keeps the log-sum-exp of each row of scores
-    attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = q, .k = k, .v = saved.qkv_proj + (NH + KVH) * HS,
-        .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS,
-        .ld_v = (NH + 2 * KVH) * HS}, stream);
+    attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = saved.qkv_proj_rotated,
+        .k = saved.qkv_proj_rotated + NH * HS, .v = saved.qkv_proj_rotated + (NH + KVH) * HS, .causal = true,
+        .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS, .ld_q = (NH + 2 * KVH) * HS,
+        .ld_k = (NH + 2 * KVH) * HS, .ld_v = (NH + 2 * KVH) * HS}, stream);
     // self_attn.o_proj: y = x Wᵀ + residual
     linear_forward({.y = saved.residual, .x = saved.sdpa, .weight = w16.o_proj, .residual = x, .rows = B * T,
         .in = NH * HS, .out = C}, stream);
@@ -73,8 +72,8 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     namespace offset = layout::decoder_layer_backward;
 
     // tables
-    const float* const sin = at<float>(arenas.constants, offset::sin);  // (1,T,HS)
     const float* const cos = at<float>(arenas.constants, offset::cos);  // (1,T,HS)
+    const float* const sin = at<float>(arenas.constants, offset::sin);  // (1,T,HS)
 
     // reused from layer to layer
     bf16* const dswiglu = at<bf16>(scratch, offset::dswiglu);  // (B,T,H)
@@ -84,12 +83,10 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     bf16* const post_attention_layernorm = at<bf16>(scratch, offset::post_attention_layernorm);  // (B,T,C)
     bf16* const dresidual = at<bf16>(scratch, offset::dresidual);  // (B,T,C)
     bf16* const dsdpa = at<bf16>(scratch, offset::dsdpa);  // (B,T,NH*HS)
-    bf16* const q = at<bf16>(scratch, offset::q);  // (B,T,NH,HS)
-    bf16* const k = at<bf16>(scratch, offset::k);  // (B,T,KVH,HS)
-    bf16* const dq = at<bf16>(scratch, offset::dq);  // (B,T,NH,HS)
-    bf16* const dk = at<bf16>(scratch, offset::dk);  // (B,T,KVH,HS)
-    bf16* const dv_proj = at<bf16>(scratch, offset::dv_proj);  // (B,T,KVH,HS)
     bf16* const dqkv_proj = at<bf16>(scratch, offset::dqkv_proj);  // (B,T,(NH+2*KVH)*HS)
+    bf16* const dq_rotated = dqkv_proj;  // (B,T,NH,HS)
+    bf16* const dk_rotated = dqkv_proj + NH * HS;  // (B,T,KVH,HS)
+    bf16* const dv_proj = dqkv_proj + (NH + KVH) * HS;  // (B,T,KVH,HS)
     bf16* const dinput_layernorm = at<bf16>(scratch, offset::dinput_layernorm);  // (B,T,C)
     bf16* const input_layernorm = at<bf16>(scratch, offset::input_layernorm);  // (B,T,C)
 
@@ -125,24 +122,19 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     // self_attn.o_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.o_proj, .dy = dresidual, .x = saved.sdpa, .mode = mode, .rows = B * T,
         .in = NH * HS, .out = C}, stream);
-    // self_attn, recomputed:
-    //   q1 = q_proj1 * cos1 - q_proj2 * sin1
-    //   q2 = q_proj2 * cos2 + q_proj1 * sin2
-    //   k1 = k_proj1 * cos1 - k_proj2 * sin1
-    //   k2 = k_proj2 * cos2 + k_proj1 * sin2
-    //   where q_proj1, q_proj2, k_proj1, k_proj2 = saved.qkv_proj
-    rotary(q, k, saved.qkv_proj, sin, cos, stream);
     // self_attn: dq, dk, dv of causal attention
-    attention_backward({.dq = dq, .dk = dk, .dv = dv_proj, .dout = dsdpa, .q = q, .k = k,
-        .v = saved.qkv_proj + (NH + KVH) * HS, .out = saved.sdpa, .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F,
-        .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS, .ld_v = (NH + 2 * KVH) * HS}, stream);
+    attention_backward({.dq = dq_rotated, .dk = dk_rotated, .dv = dv_proj, .dout = dsdpa, .q = saved.qkv_proj_rotated,
+        .k = saved.qkv_proj_rotated + NH * HS, .v = saved.qkv_proj_rotated + (NH + KVH) * HS, .out = saved.sdpa,
+        .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS,
+        .ld_dq = (NH + 2 * KVH) * HS, .ld_dk = (NH + 2 * KVH) * HS, .ld_dv = (NH + 2 * KVH) * HS,
+        .ld_q = (NH + 2 * KVH) * HS, .ld_k = (NH + 2 * KVH) * HS, .ld_v = (NH + 2 * KVH) * HS}, stream);
     // self_attn:
-    //   dq_proj1 = dq1 * cos1 + dq2 * sin2
-    //   dq_proj2 = dq2 * cos2 - dq1 * sin1
-    //   dk_proj1 = dk1 * cos1 + dk2 * sin2
-    //   dk_proj2 = dk2 * cos2 - dk1 * sin1
-    //   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
-    rotary_inverse(dqkv_proj, dk, sin, cos, dq, dv_proj, stream);
+    //   dq_proj1 = dq_rotated1 * cos1 + dq_rotated2 * sin2
+    //   dq_proj2 = dq_rotated2 * cos2 - dq_rotated1 * sin1
+    //   dk_proj1 = dk_rotated1 * cos1 + dk_rotated2 * sin2
+    //   dk_proj2 = dk_rotated2 * cos2 - dk_rotated1 * sin1
+    //   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, in place of dk_rotated, dq_rotated
+    rotary_inverse(dqkv_proj, sin, cos, stream);
     // self_attn.{q,k,v}_proj: dx = dy W
     linear_backward_input({.dx = dinput_layernorm, .dy = dqkv_proj, .weight = w16.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);

@@ -20,7 +20,7 @@ void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* we
 
 void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream& stream);
 
-void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream);
+void rotary(bf16* qkv_proj_rotated, const float* sin, const float* cos, Stream& stream);
 
 void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream);
 
@@ -29,5 +29,4 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
     const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, WriteMode mode, Stream& stream);
 
-void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
-    const bf16* dv_proj, Stream& stream);
+void rotary_inverse(bf16* dqkv_proj, const float* sin, const float* cos, Stream& stream);

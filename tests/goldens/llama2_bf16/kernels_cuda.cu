@@ -30,9 +30,9 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
     launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight, labels);
 }
 
-void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary", {.bytes = 1792, .flops = 1920}, {q, k}, stream);
-    launch("rotary", rotary_kernel, 2, 256, stream, q, k, qkv_proj, sin, cos);
+void rotary(bf16* qkv_proj_rotated, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary", {.bytes = 2048, .flops = 1920}, {qkv_proj_rotated}, stream);
+    launch("rotary", rotary_kernel, 2, 256, stream, qkv_proj_rotated, sin, cos);
 }
 
 void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
@@ -55,8 +55,7 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
     launch("rms_norm_backward_add", rms_norm_backward_add_finish, 1, 256, stream, dweight, mode, partials);
 }
 
-void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
-    const bf16* dv_proj, Stream& stream) {
-    const Timed timed("rotary_inverse", {.bytes = 2304, .flops = 1920}, {dqkv_proj}, stream);
-    launch("rotary_inverse", rotary_inverse_kernel, 3, 256, stream, dqkv_proj, dk, sin, cos, dq, dv_proj);
+void rotary_inverse(bf16* dqkv_proj, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary_inverse", {.bytes = 2048, .flops = 1920}, {dqkv_proj}, stream);
+    launch("rotary_inverse", rotary_inverse_kernel, 2, 256, stream, dqkv_proj, sin, cos);
 }

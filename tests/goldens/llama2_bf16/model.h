@@ -83,7 +83,7 @@ inline DecoderLayerNarrowCopies decoder_layer_narrow_copies(const thunder::Arena
 struct DecoderLayerSaved {
     bf16* x;  // (B,T,C)
     float* input_layernorm_rstd;  // (B,T)
-    bf16* qkv_proj;  // (B,T,(NH+2*KVH)*HS)
+    bf16* qkv_proj_rotated;  // (B,T,(NH+2*KVH)*HS)
     bf16* sdpa;  // (B,T,NH,HS)
     float* sdpa_lse;  // (B,NH,T)
     bf16* residual;  // (B,T,C)
@@ -94,7 +94,7 @@ namespace layout::decoder_layer_saved {
 // bytes, of the first layer's tensors
 inline constexpr std::int64_t x = 7936;
 inline constexpr std::int64_t input_layernorm_rstd = 0;
-inline constexpr std::int64_t qkv_proj = 64;
+inline constexpr std::int64_t qkv_proj_rotated = 64;
 inline constexpr std::int64_t sdpa = 1088;
 inline constexpr std::int64_t sdpa_lse = 1600;
 inline constexpr std::int64_t residual = 1856;
@@ -108,7 +108,7 @@ inline DecoderLayerSaved decoder_layer_saved(const thunder::Arenas& arenas, std:
     return {
         .x = at<bf16>(arenas.saved, offset::x + layer * offset::x_stride),
         .input_layernorm_rstd = at<float>(arenas.saved, offset::input_layernorm_rstd + layer * offset::stride),
-        .qkv_proj = at<bf16>(arenas.saved, offset::qkv_proj + layer * offset::stride),
+        .qkv_proj_rotated = at<bf16>(arenas.saved, offset::qkv_proj_rotated + layer * offset::stride),
         .sdpa = at<bf16>(arenas.saved, offset::sdpa + layer * offset::stride),
         .sdpa_lse = at<float>(arenas.saved, offset::sdpa_lse + layer * offset::stride),
         .residual = at<bf16>(arenas.saved, offset::residual + layer * offset::stride),
@@ -194,26 +194,19 @@ namespace layout::decoder_layer_forward {
 inline constexpr std::int64_t cos = 0;
 inline constexpr std::int64_t sin = 128;
 inline constexpr std::int64_t input_layernorm = 0;
-inline constexpr std::int64_t q = 0;
-inline constexpr std::int64_t k = 512;
 inline constexpr std::int64_t post_attention_layernorm = 0;
 inline constexpr std::int64_t swiglu = 0;
 }
 namespace layout::decoder_layer_backward {
-inline constexpr std::int64_t sin = 128;
 inline constexpr std::int64_t cos = 0;
+inline constexpr std::int64_t sin = 128;
 inline constexpr std::int64_t dswiglu = 1536;
 inline constexpr std::int64_t swiglu = 2304;
 inline constexpr std::int64_t dgate_up_proj = 0;
 inline constexpr std::int64_t dpost_attention_layernorm = 1536;
 inline constexpr std::int64_t post_attention_layernorm = 2048;
 inline constexpr std::int64_t dresidual = 2560;
-inline constexpr std::int64_t dsdpa = 0;
-inline constexpr std::int64_t q = 512;
-inline constexpr std::int64_t k = 1536;
-inline constexpr std::int64_t dq = 1024;
-inline constexpr std::int64_t dk = 1792;
-inline constexpr std::int64_t dv_proj = 2048;
+inline constexpr std::int64_t dsdpa = 1024;
 inline constexpr std::int64_t dqkv_proj = 0;
 inline constexpr std::int64_t dinput_layernorm = 1024;
 inline constexpr std::int64_t input_layernorm = 1536;
@@ -322,8 +315,8 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"second_moment_norm", "(C)", "f32", "optimizer", 41088, 64, 1, 0, "always", "-"},
     {"second_moment_lm_head", "(V,C)", "f32", "optimizer", 41216, 3072, 1, 0, "always", "-"},
     {"decoder_layer_saved.input_layernorm_rstd", "(B,T)", "f32", "saved", 0, 64, 2, 3968, "forward to backward", "-"},
-    {"decoder_layer_saved.qkv_proj", "(B,T,(NH+2*KVH)*HS)", "bf16", "saved", 64, 1024, 2, 3968, "forward to backward",
-    "-"},
+    {"decoder_layer_saved.qkv_proj_rotated", "(B,T,(NH+2*KVH)*HS)", "bf16", "saved", 64, 1024, 2, 3968,
+    "forward to backward", "-"},
     {"decoder_layer_saved.sdpa", "(B,T,NH,HS)", "bf16", "saved", 1088, 512, 2, 3968, "forward to backward", "-"},
     {"decoder_layer_saved.sdpa_lse", "(B,NH,T)", "f32", "saved", 1600, 256, 2, 3968, "forward to backward", "-"},
     {"decoder_layer_saved.residual", "(B,T,C)", "bf16", "saved", 1856, 512, 2, 3968, "forward to backward", "-"},
@@ -333,59 +326,45 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"decoder_layer_saved.x", "(B,T,C)", "bf16", "saved", 7936, 512, 2, 512, "forward to backward", "-"},
     {"residual", "(B,T,C)", "bf16", "saved", 8960, 512, 1, 0, "forward to backward", "-"},
     {"forward_backward.lm_head", "(B,T,V)", "bf16", "scratch", 0, 1536, 1, 0, "forward_backward, calls 4 to 7",
-    "dlm_head, decoder_layer_forward.input_layernorm and 10 more"},
+    "dlm_head, decoder_layer_forward.input_layernorm and 6 more"},
     {"forward_backward.dlm_head", "(B*T,V)", "bf16", "scratch", 0, 1536, 1, 0, "forward_backward, calls 7 to 9",
-    "lm_head, decoder_layer_forward.input_layernorm and 10 more"},
+    "lm_head, decoder_layer_forward.input_layernorm and 6 more"},
     {"decoder_layer_forward.input_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_forward, calls 1 to 2", "q, post_attention_layernorm, swiglu and 5 more"},
-    {"decoder_layer_forward.q", "(B,T,NH,HS)", "bf16", "scratch", 0, 512, 1, 0, "decoder_layer_forward, calls 3 to 4",
-    "input_layernorm, post_attention_layernorm, swiglu and 5 more"},
+    "decoder_layer_forward, calls 1 to 2", "post_attention_layernorm, swiglu, forward_backward.lm_head and 3 more"},
     {"decoder_layer_forward.post_attention_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_forward, calls 6 to 7", "input_layernorm, q, swiglu and 5 more"},
+    "decoder_layer_forward, calls 6 to 7", "input_layernorm, swiglu, forward_backward.lm_head and 3 more"},
     {"decoder_layer_forward.swiglu", "(B,T,H)", "bf16", "scratch", 0, 768, 1, 0, "decoder_layer_forward, calls 8 to 9",
-    "input_layernorm, q, post_attention_layernorm and 7 more"},
+    "input_layernorm, post_attention_layernorm and 4 more"},
     {"decoder_layer_backward.dgate_up_proj", "(B,T,2*H)", "bf16", "scratch", 0, 1536, 1, 0,
-    "decoder_layer_backward, calls 2 to 6", "dsdpa, dqkv_proj, q and 9 more"},
-    {"decoder_layer_backward.dsdpa", "(B,T,NH*HS)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_backward, calls 7 to 10", "dgate_up_proj, dqkv_proj, forward_backward.lm_head and 5 more"},
+    "decoder_layer_backward, calls 2 to 6", "dqkv_proj, dsdpa, dinput_layernorm and 5 more"},
     {"decoder_layer_backward.dqkv_proj", "(B,T,(NH+2*KVH)*HS)", "bf16", "scratch", 0, 1024, 1, 0,
-    "decoder_layer_backward, calls 11 to 14", "dgate_up_proj, dsdpa, q and 7 more"},
-    {"decoder_layer_forward.k", "(B,T,KVH,HS)", "bf16", "scratch", 512, 256, 1, 0,
-    "decoder_layer_forward, calls 3 to 4", "swiglu, forward_backward.lm_head, forward_backward.dlm_head and 3 more"},
-    {"decoder_layer_backward.q", "(B,T,NH,HS)", "bf16", "scratch", 512, 512, 1, 0,
-    "decoder_layer_backward, calls 9 to 10", "dgate_up_proj, dqkv_proj, forward_backward.lm_head and 3 more"},
-    {"decoder_layer_backward.dq", "(B,T,NH,HS)", "bf16", "scratch", 1024, 512, 1, 0,
-    "decoder_layer_backward, calls 10 to 11", "dgate_up_proj, dinput_layernorm, forward_backward.lm_head and 1 more"},
+    "decoder_layer_backward, calls 9 to 13", "dgate_up_proj, forward_backward.lm_head and 4 more"},
+    {"decoder_layer_backward.dsdpa", "(B,T,NH*HS)", "bf16", "scratch", 1024, 512, 1, 0,
+    "decoder_layer_backward, calls 7 to 9", "dgate_up_proj, dinput_layernorm, forward_backward.lm_head and 1 more"},
     {"decoder_layer_backward.dinput_layernorm", "(B,T,C)", "bf16", "scratch", 1024, 512, 1, 0,
-    "decoder_layer_backward, calls 12 to 13", "dgate_up_proj, dq, forward_backward.lm_head and 1 more"},
+    "decoder_layer_backward, calls 11 to 12", "dgate_up_proj, dsdpa, forward_backward.lm_head and 1 more"},
     {"forward_backward.norm", "(B,T,C)", "bf16", "scratch", 1536, 512, 1, 0, "forward_backward, calls 3 to 9",
-    "decoder_layer_backward.dswiglu and 4 more"},
+    "decoder_layer_backward.dswiglu and 2 more"},
     {"decoder_layer_backward.dswiglu", "(B,T,H)", "bf16", "scratch", 1536, 768, 1, 0,
-    "decoder_layer_backward, calls 1 to 2", "dpost_attention_layernorm, k, input_layernorm and 7 more"},
+    "decoder_layer_backward, calls 1 to 2", "dpost_attention_layernorm, input_layernorm and 5 more"},
     {"decoder_layer_backward.dpost_attention_layernorm", "(B,T,C)", "bf16", "scratch", 1536, 512, 1, 0,
-    "decoder_layer_backward, calls 4 to 5", "dswiglu, k, input_layernorm and 2 more"},
-    {"decoder_layer_backward.k", "(B,T,KVH,HS)", "bf16", "scratch", 1536, 256, 1, 0,
-    "decoder_layer_backward, calls 9 to 10", "dswiglu, dpost_attention_layernorm, input_layernorm and 1 more"},
+    "decoder_layer_backward, calls 4 to 5", "dswiglu, input_layernorm, forward_backward.norm"},
     {"decoder_layer_backward.input_layernorm", "(B,T,C)", "bf16", "scratch", 1536, 512, 1, 0,
-    "decoder_layer_backward, calls 13 to 14", "dswiglu, dpost_attention_layernorm, k and 2 more"},
-    {"decoder_layer_backward.dk", "(B,T,KVH,HS)", "bf16", "scratch", 1792, 256, 1, 0,
-    "decoder_layer_backward, calls 10 to 11", "dswiglu, dpost_attention_layernorm, input_layernorm and 1 more"},
+    "decoder_layer_backward, calls 12 to 13", "dswiglu, dpost_attention_layernorm, forward_backward.norm"},
     {"forward_backward.loss", "scalar", "f32", "scratch", 2048, 4, 1, 0, "forward_backward, calls 5 to 6",
-    "dnorm, decoder_layer_backward.dswiglu and 2 more"},
+    "dnorm, decoder_layer_backward.dswiglu and 1 more"},
     {"forward_backward.dnorm", "(B,T,C)", "bf16", "scratch", 2048, 512, 1, 0, "forward_backward, calls 8 to 10",
-    "loss, loss_lse, decoder_layer_backward.dswiglu and 3 more"},
+    "loss, loss_lse, decoder_layer_backward.dswiglu and 2 more"},
     {"decoder_layer_backward.post_attention_layernorm", "(B,T,C)", "bf16", "scratch", 2048, 512, 1, 0,
-    "decoder_layer_backward, calls 5 to 6", "dswiglu, dv_proj, swiglu and 3 more"},
-    {"decoder_layer_backward.dv_proj", "(B,T,KVH,HS)", "bf16", "scratch", 2048, 256, 1, 0,
-    "decoder_layer_backward, calls 10 to 11", "dswiglu, post_attention_layernorm, forward_backward.loss and 2 more"},
+    "decoder_layer_backward, calls 5 to 6", "dswiglu, swiglu, forward_backward.loss and 2 more"},
     {"forward_backward.loss_lse", "(B*T)", "f32", "scratch", 2112, 64, 1, 0, "forward_backward, calls 5 to 7",
-    "dnorm, decoder_layer_backward.dswiglu and 2 more"},
+    "dnorm, decoder_layer_backward.dswiglu and 1 more"},
     {"decoder_layer_backward.swiglu", "(B,T,H)", "bf16", "scratch", 2304, 768, 1, 0,
     "decoder_layer_backward, calls 2 to 3", "post_attention_layernorm, dresidual, forward_backward.dnorm and 1 more"},
     {"forward_backward.rstd", "(B,T,1)", "f32", "scratch", 2560, 64, 1, 0, "forward_backward, calls 3 to 10",
     "decoder_layer_backward.swiglu, decoder_layer_backward.dresidual"},
     {"decoder_layer_backward.dresidual", "(B,T,C)", "bf16", "scratch", 2560, 512, 1, 0,
-    "decoder_layer_backward, calls 5 to 13", "swiglu, forward_backward.rstd"},
+    "decoder_layer_backward, calls 5 to 12", "swiglu, forward_backward.rstd"},
     {"forward_backward.dresidual", "(B,T,C)", "bf16", "scratch", 3072, 512, 1, 0, "forward_backward, calls 10 to 11",
     "dembed_tokens, dy_slot"},
     {"forward_backward.dembed_tokens", "(B,T,C)", "bf16", "scratch", 3072, 512, 1, 0,

@@ -67,7 +67,7 @@ inline DecoderLayerWeights decoder_layer_weights(const thunder::Arenas& arenas, 
 struct DecoderLayerSaved {
     float* x;  // (B,T,C)
     float* input_layernorm_rstd;  // (B,T)
-    float* qkv_proj;  // (B,T,(NH+2*KVH)*HS)
+    float* qkv_proj_rotated;  // (B,T,(NH+2*KVH)*HS)
     float* sdpa;  // (B,T,NH,HS)
     float* sdpa_lse;  // (B,NH,T)
     float* residual;  // (B,T,C)
@@ -78,7 +78,7 @@ namespace layout::decoder_layer_saved {
 // bytes, of the first layer's tensors
 inline constexpr std::int64_t x = 15104;
 inline constexpr std::int64_t input_layernorm_rstd = 0;
-inline constexpr std::int64_t qkv_proj = 64;
+inline constexpr std::int64_t qkv_proj_rotated = 64;
 inline constexpr std::int64_t sdpa = 2112;
 inline constexpr std::int64_t sdpa_lse = 3136;
 inline constexpr std::int64_t residual = 3392;
@@ -92,7 +92,7 @@ inline DecoderLayerSaved decoder_layer_saved(const thunder::Arenas& arenas, std:
     return {
         .x = at<float>(arenas.saved, offset::x + layer * offset::x_stride),
         .input_layernorm_rstd = at<float>(arenas.saved, offset::input_layernorm_rstd + layer * offset::stride),
-        .qkv_proj = at<float>(arenas.saved, offset::qkv_proj + layer * offset::stride),
+        .qkv_proj_rotated = at<float>(arenas.saved, offset::qkv_proj_rotated + layer * offset::stride),
         .sdpa = at<float>(arenas.saved, offset::sdpa + layer * offset::stride),
         .sdpa_lse = at<float>(arenas.saved, offset::sdpa_lse + layer * offset::stride),
         .residual = at<float>(arenas.saved, offset::residual + layer * offset::stride),
@@ -181,26 +181,19 @@ namespace layout::decoder_layer_forward {
 inline constexpr std::int64_t cos = 0;
 inline constexpr std::int64_t sin = 128;
 inline constexpr std::int64_t input_layernorm = 0;
-inline constexpr std::int64_t q = 0;
-inline constexpr std::int64_t k = 1024;
 inline constexpr std::int64_t post_attention_layernorm = 0;
 inline constexpr std::int64_t swiglu = 0;
 }
 namespace layout::decoder_layer_backward {
-inline constexpr std::int64_t sin = 128;
 inline constexpr std::int64_t cos = 0;
+inline constexpr std::int64_t sin = 128;
 inline constexpr std::int64_t dswiglu = 3072;
 inline constexpr std::int64_t swiglu = 4608;
 inline constexpr std::int64_t dgate_up_proj = 0;
 inline constexpr std::int64_t dpost_attention_layernorm = 3072;
 inline constexpr std::int64_t post_attention_layernorm = 4096;
 inline constexpr std::int64_t dresidual = 5120;
-inline constexpr std::int64_t dsdpa = 0;
-inline constexpr std::int64_t q = 1024;
-inline constexpr std::int64_t k = 3072;
-inline constexpr std::int64_t dq = 2048;
-inline constexpr std::int64_t dk = 3584;
-inline constexpr std::int64_t dv_proj = 4096;
+inline constexpr std::int64_t dsdpa = 2048;
 inline constexpr std::int64_t dqkv_proj = 0;
 inline constexpr std::int64_t dinput_layernorm = 2048;
 inline constexpr std::int64_t input_layernorm = 3072;
@@ -314,8 +307,8 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"second_moment_norm", "(C)", "f32", "optimizer", 40512, 64, 1, 0, "always", "-"},
     {"second_moment_lm_head", "(V,C)", "f32", "optimizer", 40576, 3072, 1, 0, "always", "-"},
     {"decoder_layer_saved.input_layernorm_rstd", "(B,T)", "f32", "saved", 0, 64, 2, 7552, "forward to backward", "-"},
-    {"decoder_layer_saved.qkv_proj", "(B,T,(NH+2*KVH)*HS)", "f32", "saved", 64, 2048, 2, 7552, "forward to backward",
-    "-"},
+    {"decoder_layer_saved.qkv_proj_rotated", "(B,T,(NH+2*KVH)*HS)", "f32", "saved", 64, 2048, 2, 7552,
+    "forward to backward", "-"},
     {"decoder_layer_saved.sdpa", "(B,T,NH,HS)", "f32", "saved", 2112, 1024, 2, 7552, "forward to backward", "-"},
     {"decoder_layer_saved.sdpa_lse", "(B,NH,T)", "f32", "saved", 3136, 256, 2, 7552, "forward to backward", "-"},
     {"decoder_layer_saved.residual", "(B,T,C)", "f32", "saved", 3392, 1024, 2, 7552, "forward to backward", "-"},
@@ -325,59 +318,45 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"decoder_layer_saved.x", "(B,T,C)", "f32", "saved", 15104, 1024, 2, 1024, "forward to backward", "-"},
     {"residual", "(B,T,C)", "f32", "saved", 17152, 1024, 1, 0, "forward to backward", "-"},
     {"forward_backward.lm_head", "(B,T,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 4 to 7",
-    "dlm_head, decoder_layer_forward.input_layernorm and 10 more"},
+    "dlm_head, decoder_layer_forward.input_layernorm and 6 more"},
     {"forward_backward.dlm_head", "(B*T,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 7 to 9",
-    "lm_head, decoder_layer_forward.input_layernorm and 10 more"},
+    "lm_head, decoder_layer_forward.input_layernorm and 6 more"},
     {"decoder_layer_forward.input_layernorm", "(B,T,C)", "f32", "scratch", 0, 1024, 1, 0,
-    "decoder_layer_forward, calls 1 to 2", "q, post_attention_layernorm, swiglu and 5 more"},
-    {"decoder_layer_forward.q", "(B,T,NH,HS)", "f32", "scratch", 0, 1024, 1, 0, "decoder_layer_forward, calls 3 to 4",
-    "input_layernorm, post_attention_layernorm, swiglu and 5 more"},
+    "decoder_layer_forward, calls 1 to 2", "post_attention_layernorm, swiglu, forward_backward.lm_head and 3 more"},
     {"decoder_layer_forward.post_attention_layernorm", "(B,T,C)", "f32", "scratch", 0, 1024, 1, 0,
-    "decoder_layer_forward, calls 6 to 7", "input_layernorm, q, swiglu and 5 more"},
+    "decoder_layer_forward, calls 6 to 7", "input_layernorm, swiglu, forward_backward.lm_head and 3 more"},
     {"decoder_layer_forward.swiglu", "(B,T,H)", "f32", "scratch", 0, 1536, 1, 0, "decoder_layer_forward, calls 8 to 9",
-    "input_layernorm, q, post_attention_layernorm and 7 more"},
+    "input_layernorm, post_attention_layernorm and 4 more"},
     {"decoder_layer_backward.dgate_up_proj", "(B,T,2*H)", "f32", "scratch", 0, 3072, 1, 0,
-    "decoder_layer_backward, calls 2 to 6", "dsdpa, dqkv_proj, q and 9 more"},
-    {"decoder_layer_backward.dsdpa", "(B,T,NH*HS)", "f32", "scratch", 0, 1024, 1, 0,
-    "decoder_layer_backward, calls 7 to 10", "dgate_up_proj, dqkv_proj, forward_backward.lm_head and 5 more"},
+    "decoder_layer_backward, calls 2 to 6", "dqkv_proj, dsdpa, dinput_layernorm and 5 more"},
     {"decoder_layer_backward.dqkv_proj", "(B,T,(NH+2*KVH)*HS)", "f32", "scratch", 0, 2048, 1, 0,
-    "decoder_layer_backward, calls 11 to 14", "dgate_up_proj, dsdpa, q and 7 more"},
-    {"decoder_layer_forward.k", "(B,T,KVH,HS)", "f32", "scratch", 1024, 512, 1, 0,
-    "decoder_layer_forward, calls 3 to 4", "swiglu, forward_backward.lm_head, forward_backward.dlm_head and 3 more"},
-    {"decoder_layer_backward.q", "(B,T,NH,HS)", "f32", "scratch", 1024, 1024, 1, 0,
-    "decoder_layer_backward, calls 9 to 10", "dgate_up_proj, dqkv_proj, forward_backward.lm_head and 3 more"},
-    {"decoder_layer_backward.dq", "(B,T,NH,HS)", "f32", "scratch", 2048, 1024, 1, 0,
-    "decoder_layer_backward, calls 10 to 11", "dgate_up_proj, dinput_layernorm, forward_backward.lm_head and 1 more"},
+    "decoder_layer_backward, calls 9 to 13", "dgate_up_proj, forward_backward.lm_head and 4 more"},
+    {"decoder_layer_backward.dsdpa", "(B,T,NH*HS)", "f32", "scratch", 2048, 1024, 1, 0,
+    "decoder_layer_backward, calls 7 to 9", "dgate_up_proj, dinput_layernorm, forward_backward.lm_head and 1 more"},
     {"decoder_layer_backward.dinput_layernorm", "(B,T,C)", "f32", "scratch", 2048, 1024, 1, 0,
-    "decoder_layer_backward, calls 12 to 13", "dgate_up_proj, dq, forward_backward.lm_head and 1 more"},
+    "decoder_layer_backward, calls 11 to 12", "dgate_up_proj, dsdpa, forward_backward.lm_head and 1 more"},
     {"forward_backward.norm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0, "forward_backward, calls 3 to 9",
-    "decoder_layer_backward.dswiglu and 4 more"},
+    "decoder_layer_backward.dswiglu and 2 more"},
     {"decoder_layer_backward.dswiglu", "(B,T,H)", "f32", "scratch", 3072, 1536, 1, 0,
-    "decoder_layer_backward, calls 1 to 2", "dpost_attention_layernorm, k, input_layernorm and 7 more"},
+    "decoder_layer_backward, calls 1 to 2", "dpost_attention_layernorm, input_layernorm and 5 more"},
     {"decoder_layer_backward.dpost_attention_layernorm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0,
-    "decoder_layer_backward, calls 4 to 5", "dswiglu, k, input_layernorm and 2 more"},
-    {"decoder_layer_backward.k", "(B,T,KVH,HS)", "f32", "scratch", 3072, 512, 1, 0,
-    "decoder_layer_backward, calls 9 to 10", "dswiglu, dpost_attention_layernorm, input_layernorm and 1 more"},
+    "decoder_layer_backward, calls 4 to 5", "dswiglu, input_layernorm, forward_backward.norm"},
     {"decoder_layer_backward.input_layernorm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0,
-    "decoder_layer_backward, calls 13 to 14", "dswiglu, dpost_attention_layernorm, k and 2 more"},
-    {"decoder_layer_backward.dk", "(B,T,KVH,HS)", "f32", "scratch", 3584, 512, 1, 0,
-    "decoder_layer_backward, calls 10 to 11", "dswiglu, dpost_attention_layernorm, input_layernorm and 1 more"},
+    "decoder_layer_backward, calls 12 to 13", "dswiglu, dpost_attention_layernorm, forward_backward.norm"},
     {"forward_backward.loss", "scalar", "f32", "scratch", 4096, 4, 1, 0, "forward_backward, calls 5 to 6",
-    "dnorm, decoder_layer_backward.dswiglu and 2 more"},
+    "dnorm, decoder_layer_backward.dswiglu and 1 more"},
     {"forward_backward.dnorm", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0, "forward_backward, calls 8 to 10",
-    "loss, loss_lse, decoder_layer_backward.dswiglu and 3 more"},
+    "loss, loss_lse, decoder_layer_backward.dswiglu and 2 more"},
     {"decoder_layer_backward.post_attention_layernorm", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0,
-    "decoder_layer_backward, calls 5 to 6", "dswiglu, dv_proj, swiglu and 3 more"},
-    {"decoder_layer_backward.dv_proj", "(B,T,KVH,HS)", "f32", "scratch", 4096, 512, 1, 0,
-    "decoder_layer_backward, calls 10 to 11", "dswiglu, post_attention_layernorm, forward_backward.loss and 2 more"},
+    "decoder_layer_backward, calls 5 to 6", "dswiglu, swiglu, forward_backward.loss and 2 more"},
     {"forward_backward.loss_lse", "(B*T)", "f32", "scratch", 4160, 64, 1, 0, "forward_backward, calls 5 to 7",
-    "dnorm, decoder_layer_backward.dswiglu and 2 more"},
+    "dnorm, decoder_layer_backward.dswiglu and 1 more"},
     {"decoder_layer_backward.swiglu", "(B,T,H)", "f32", "scratch", 4608, 1536, 1, 0,
     "decoder_layer_backward, calls 2 to 3", "post_attention_layernorm, dresidual, forward_backward.dnorm and 1 more"},
     {"forward_backward.rstd", "(B,T,1)", "f32", "scratch", 5120, 64, 1, 0, "forward_backward, calls 3 to 10",
     "decoder_layer_backward.swiglu, decoder_layer_backward.dresidual"},
     {"decoder_layer_backward.dresidual", "(B,T,C)", "f32", "scratch", 5120, 1024, 1, 0,
-    "decoder_layer_backward, calls 5 to 13", "swiglu, forward_backward.rstd"},
+    "decoder_layer_backward, calls 5 to 12", "swiglu, forward_backward.rstd"},
     {"forward_backward.dresidual", "(B,T,C)", "f32", "scratch", 6144, 1024, 1, 0, "forward_backward, calls 10 to 11",
     "dembed_tokens, dy_slot"},
     {"forward_backward.dembed_tokens", "(B,T,C)", "f32", "scratch", 6144, 1024, 1, 0,

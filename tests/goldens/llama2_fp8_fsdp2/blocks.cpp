@@ -28,9 +28,7 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     float* const input_layernorm_inverse = at<float>(scratch, offset::input_layernorm_inverse);  // scalar
     e4m3* const input_layernorm_e4m3 = at<e4m3>(scratch, offset::input_layernorm_e4m3);  // (B,T,C)
     float* const qkv_proj_weight_inverse = at<float>(scratch, offset::qkv_proj_weight_inverse);  // scalar
-    e4m3* const qkv_proj_weight_e4m3 = at<e4m3>(scratch, offset::qkv_proj_weight_e4m3);  // (32,C)
-    bf16* const q = at<bf16>(scratch, offset::q);  // (B,T,NH,HS)
-    bf16* const k = at<bf16>(scratch, offset::k);  // (B,T,KVH,HS)
+    e4m3* const qkv_proj_weight_e4m3 = at<e4m3>(scratch, offset::qkv_proj_weight_e4m3);  // (C+2*KVH*HS,C)
     float* const sdpa_inverse = at<float>(scratch, offset::sdpa_inverse);  // scalar
     e4m3* const sdpa_e4m3 = at<e4m3>(scratch, offset::sdpa_e4m3);  // (B,T,C)
     float* const o_proj_weight_inverse = at<float>(scratch, offset::o_proj_weight_inverse);  // scalar
@@ -51,20 +49,23 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
         .x = input_layernorm, .scale = fp8.qkv_proj_input_scale, .rows = B * T, .width = C}, stream);
     // self_attn.{q,k,v}_proj: q = e4m3(x * scale); amax = max |x|, for the scale of the next time
     fp8_quantise({.q = qkv_proj_weight_e4m3, .amax = fp8.qkv_proj_weight_amax, .inverse = qkv_proj_weight_inverse,
-        .x = w16.q_proj, .scale = fp8.qkv_proj_weight_scale, .rows = 32, .width = C}, stream);
+        .x = w16.q_proj, .scale = fp8.qkv_proj_weight_scale, .rows = C + 2 * KVH * HS, .width = C}, stream);
     // self_attn.{q,k,v}_proj: c = a bᵀ * inverse_a * inverse_b
-    fp8_product({.c = saved.qkv_proj, .a = input_layernorm_e4m3, .b = qkv_proj_weight_e4m3,
-        .inverse_a = input_layernorm_inverse, .inverse_b = qkv_proj_weight_inverse, .m = 16, .n = 32, .k = C}, stream);
+    fp8_product({.c = saved.qkv_proj_rotated, .a = input_layernorm_e4m3, .b = qkv_proj_weight_e4m3,
+        .inverse_a = input_layernorm_inverse, .inverse_b = qkv_proj_weight_inverse, .m = 16, .n = C + 2 * KVH * HS,
+        .k = C}, stream);
     // self_attn:
     //   q1 = q_proj1 * cos1 - q_proj2 * sin1
     //   q2 = q_proj2 * cos2 + q_proj1 * sin2
     //   k1 = k_proj1 * cos1 - k_proj2 * sin1
     //   k2 = k_proj2 * cos2 + k_proj1 * sin2
-    //   where q_proj1, q_proj2, k_proj1, k_proj2 = saved.qkv_proj
-    rotary(q, k, saved.qkv_proj, sin, cos, stream);
+    //   where saved.qkv_proj_rotated = q1, q2, k1, k2, in place of q_proj1, q_proj2, k_proj1, k_proj2
+    rotary(saved.qkv_proj_rotated, sin, cos, stream);
     // self_attn: causal attention; keeps the log-sum-exp of each row of scores
-    attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = q, .k = k, .v = saved.qkv_proj + 24,
-        .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS, .ld_v = 32}, stream);
+    attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = saved.qkv_proj_rotated,
+        .k = saved.qkv_proj_rotated + C, .v = saved.qkv_proj_rotated + C + KVH * HS, .causal = true, .scale = 0.5F,
+        .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS, .ld_q = C + 2 * KVH * HS, .ld_k = C + 2 * KVH * HS,
+        .ld_v = C + 2 * KVH * HS}, stream);
     // self_attn.o_proj: q = e4m3(x * scale); amax = max |x|, for the scale of the next time
     fp8_quantise({.q = sdpa_e4m3, .amax = fp8.o_proj_input_amax, .inverse = sdpa_inverse, .x = saved.sdpa,
         .scale = fp8.o_proj_input_scale, .rows = B * T, .width = C}, stream);
@@ -107,8 +108,8 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     namespace offset = layout::decoder_layer_backward;
 
     // tables
-    const float* const sin = at<float>(arenas.constants, offset::sin);  // (1,T,HS)
     const float* const cos = at<float>(arenas.constants, offset::cos);  // (1,T,HS)
+    const float* const sin = at<float>(arenas.constants, offset::sin);  // (1,T,HS)
 
     // reused from layer to layer
     bf16* const dswiglu = at<bf16>(scratch, offset::dswiglu);  // (B,T,H)
@@ -132,12 +133,10 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     bf16* const dsdpa = at<bf16>(scratch, offset::dsdpa);  // (B,T,C)
     float* const sdpa_inverse = at<float>(scratch, offset::sdpa_inverse);  // scalar
     e4m3* const sdpa_e4m3_transposed = at<e4m3>(scratch, offset::sdpa_e4m3_transposed);  // (C,16)
-    bf16* const q = at<bf16>(scratch, offset::q);  // (B,T,NH,HS)
-    bf16* const k = at<bf16>(scratch, offset::k);  // (B,T,KVH,HS)
-    bf16* const dq = at<bf16>(scratch, offset::dq);  // (B,T,NH,HS)
-    bf16* const dk = at<bf16>(scratch, offset::dk);  // (B,T,KVH,HS)
-    bf16* const dv_proj = at<bf16>(scratch, offset::dv_proj);  // (B,T,KVH,HS)
     bf16* const dqkv_proj = at<bf16>(scratch, offset::dqkv_proj);  // (B,T,C+2*KVH*HS)
+    bf16* const dq_rotated = dqkv_proj;  // (B,T,NH,HS)
+    bf16* const dk_rotated = dqkv_proj + C;  // (B,T,KVH,HS)
+    bf16* const dv_proj = dqkv_proj + C + KVH * HS;  // (B,T,KVH,HS)
     float* const dqkv_proj_inverse = at<float>(scratch, offset::dqkv_proj_inverse);  // scalar
     e5m2* const dqkv_proj_e5m2 = at<e5m2>(scratch, offset::dqkv_proj_e5m2);  // (B,T,C+2*KVH*HS)
     e5m2* const dqkv_proj_e5m2_transposed = at<e5m2>(scratch, offset::dqkv_proj_e5m2_transposed);  // (C+2*KVH*HS,16)
@@ -202,24 +201,19 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     // self_attn.o_proj: c += a bᵀ * inverse_a * inverse_b, the gradient of weights
     fp8_product({.c = g.o_proj, .a = dresidual_e5m2_transposed, .b = sdpa_e4m3_transposed,
         .inverse_a = dresidual_inverse, .inverse_b = sdpa_inverse, .mode = mode, .m = 16, .n = C, .k = 16}, stream);
-    // self_attn, recomputed:
-    //   q1 = q_proj1 * cos1 - q_proj2 * sin1
-    //   q2 = q_proj2 * cos2 + q_proj1 * sin2
-    //   k1 = k_proj1 * cos1 - k_proj2 * sin1
-    //   k2 = k_proj2 * cos2 + k_proj1 * sin2
-    //   where q_proj1, q_proj2, k_proj1, k_proj2 = saved.qkv_proj
-    rotary(q, k, saved.qkv_proj, sin, cos, stream);
     // self_attn: dq, dk, dv of causal attention
-    attention_backward({.dq = dq, .dk = dk, .dv = dv_proj, .dout = dsdpa, .q = q, .k = k, .v = saved.qkv_proj + 24,
-        .out = saved.sdpa, .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH,
-        .KVH = KVH, .HS = HS, .ld_v = 32}, stream);
+    attention_backward({.dq = dq_rotated, .dk = dk_rotated, .dv = dv_proj, .dout = dsdpa, .q = saved.qkv_proj_rotated,
+        .k = saved.qkv_proj_rotated + C, .v = saved.qkv_proj_rotated + C + KVH * HS, .out = saved.sdpa,
+        .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS,
+        .ld_dq = C + 2 * KVH * HS, .ld_dk = C + 2 * KVH * HS, .ld_dv = C + 2 * KVH * HS, .ld_q = C + 2 * KVH * HS,
+        .ld_k = C + 2 * KVH * HS, .ld_v = C + 2 * KVH * HS}, stream);
     // self_attn:
-    //   dq_proj1 = dq1 * cos1 + dq2 * sin2
-    //   dq_proj2 = dq2 * cos2 - dq1 * sin1
-    //   dk_proj1 = dk1 * cos1 + dk2 * sin2
-    //   dk_proj2 = dk2 * cos2 - dk1 * sin1
-    //   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
-    rotary_inverse(dqkv_proj, dk, sin, cos, dq, dv_proj, stream);
+    //   dq_proj1 = dq_rotated1 * cos1 + dq_rotated2 * sin2
+    //   dq_proj2 = dq_rotated2 * cos2 - dq_rotated1 * sin1
+    //   dk_proj1 = dk_rotated1 * cos1 + dk_rotated2 * sin2
+    //   dk_proj2 = dk_rotated2 * cos2 - dk_rotated1 * sin1
+    //   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, in place of dk_rotated, dq_rotated
+    rotary_inverse(dqkv_proj, sin, cos, stream);
     // self_attn.{q,k,v}_proj: q = e5m2(x * scale), and transposed; amax = max |x|, for the scale of the next time
     fp8_quantise({.q = dqkv_proj_e5m2, .q_transposed = dqkv_proj_e5m2_transposed, .amax = fp8.qkv_proj_gradient_amax,
         .inverse = dqkv_proj_inverse, .x = dqkv_proj, .scale = fp8.qkv_proj_gradient_scale, .rows = B * T,

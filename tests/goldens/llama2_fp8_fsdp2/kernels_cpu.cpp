@@ -110,10 +110,10 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
 //   q2 = q_proj2 * cos2 + q_proj1 * sin2
 //   k1 = k_proj1 * cos1 - k_proj2 * sin1
 //   k2 = k_proj2 * cos2 + k_proj1 * sin2
-//   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
+//   where qkv_proj_rotated = q1, q2, k1, k2, in place of q_proj1, q_proj2, k_proj1, k_proj2
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary", {.bytes = 1792, .flops = 1920}, {q, k}, stream);
+void rotary(bf16* qkv_proj_rotated, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary", {.bytes = 2048, .flops = 1920}, {qkv_proj_rotated}, stream);
     {
         // q
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;
@@ -122,18 +122,18 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
                 const std::int64_t b = row / (T * NH);
                 const std::int64_t t = row / NH % T;
                 const std::int64_t h = row % NH;
-                const bf16* qkv_proj_row = qkv_proj + b * T * 32 + t * 32 + h * 4;
+                bf16* qkv_proj_rotated_row = qkv_proj_rotated + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) +
+                    h * 4;
                 const float* cos_row = cos + t * HS;
                 const float* sin_row = sin + t * HS;
-                bf16* q_row = q + b * T * NH * HS + t * NH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float q_proj1 = to_float(qkv_proj_row[c]);
-                    const float q_proj2 = to_float(qkv_proj_row[c + HS / 2]);
+                    const float q_proj1 = to_float(qkv_proj_rotated_row[c]);
+                    const float q_proj2 = to_float(qkv_proj_rotated_row[c + HS / 2]);
                     const float q1 = q_proj1 * cos_row[c] - q_proj2 * sin_row[c];
                     const float q2 = q_proj2 * cos_row[c + HS / 2] + q_proj1 * sin_row[c + HS / 2];
-                    q_row[c] = to_bf16(q1);
-                    q_row[c + HS / 2] = to_bf16(q2);
+                    qkv_proj_rotated_row[c] = to_bf16(q1);
+                    qkv_proj_rotated_row[c + HS / 2] = to_bf16(q2);
                 }
             }
         });
@@ -146,18 +146,18 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
                 const std::int64_t b = row / (T * KVH);
                 const std::int64_t t = row / KVH % T;
                 const std::int64_t h = row % KVH;
-                const bf16* qkv_proj_row = qkv_proj + b * T * 32 + t * 32 + h * 4;
+                bf16* qkv_proj_rotated_row = qkv_proj_rotated + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) +
+                    h * 4;
                 const float* cos_row = cos + t * HS;
                 const float* sin_row = sin + t * HS;
-                bf16* k_row = k + b * T * KVH * HS + t * KVH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float k_proj1 = to_float(qkv_proj_row[c + 16]);
-                    const float k_proj2 = to_float(qkv_proj_row[c + 18]);
+                    const float k_proj1 = to_float(qkv_proj_rotated_row[c + C]);
+                    const float k_proj2 = to_float(qkv_proj_rotated_row[c + C + HS / 2]);
                     const float k1 = k_proj1 * cos_row[c] - k_proj2 * sin_row[c];
                     const float k2 = k_proj2 * cos_row[c + HS / 2] + k_proj1 * sin_row[c + HS / 2];
-                    k_row[c] = to_bf16(k1);
-                    k_row[c + HS / 2] = to_bf16(k2);
+                    qkv_proj_rotated_row[c + C] = to_bf16(k1);
+                    qkv_proj_rotated_row[c + C + HS / 2] = to_bf16(k2);
                 }
             }
         });
@@ -270,15 +270,14 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
 }
 
 // rotary_inverse:
-//   dq_proj1 = dq1 * cos1 + dq2 * sin2
-//   dq_proj2 = dq2 * cos2 - dq1 * sin1
-//   dk_proj1 = dk1 * cos1 + dk2 * sin2
-//   dk_proj2 = dk2 * cos2 - dk1 * sin1
-//   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
+//   dq_proj1 = dq_rotated1 * cos1 + dq_rotated2 * sin2
+//   dq_proj2 = dq_rotated2 * cos2 - dq_rotated1 * sin1
+//   dk_proj1 = dk_rotated1 * cos1 + dk_rotated2 * sin2
+//   dk_proj2 = dk_rotated2 * cos2 - dk_rotated1 * sin1
+//   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, in place of dk_rotated, dq_rotated
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
-    const bf16* dv_proj, Stream& stream) {
-    const Timed timed("rotary_inverse", {.bytes = 2304, .flops = 1920}, {dqkv_proj}, stream);
+void rotary_inverse(bf16* dqkv_proj, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary_inverse", {.bytes = 2048, .flops = 1920}, {dqkv_proj}, stream);
     {
         // dq_proj
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;
@@ -287,16 +286,15 @@ void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const flo
                 const std::int64_t b = row / (T * NH);
                 const std::int64_t t = row / NH % T;
                 const std::int64_t h = row % NH;
-                const bf16* dq_row = dq + b * T * NH * HS + t * NH * HS + h * HS;
+                bf16* dqkv_proj_row = dqkv_proj + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4;
                 const float* cos_row = cos + t * HS;
                 const float* sin_row = sin + t * HS;
-                bf16* dqkv_proj_row = dqkv_proj + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dq1 = to_float(dq_row[c]);
-                    const float dq2 = to_float(dq_row[c + HS / 2]);
-                    const float dq_proj1 = dq1 * cos_row[c] + dq2 * sin_row[c + HS / 2];
-                    const float dq_proj2 = dq2 * cos_row[c + HS / 2] - dq1 * sin_row[c];
+                    const float dq_rotated1 = to_float(dqkv_proj_row[c]);
+                    const float dq_rotated2 = to_float(dqkv_proj_row[c + HS / 2]);
+                    const float dq_proj1 = dq_rotated1 * cos_row[c] + dq_rotated2 * sin_row[c + HS / 2];
+                    const float dq_proj2 = dq_rotated2 * cos_row[c + HS / 2] - dq_rotated1 * sin_row[c];
                     dqkv_proj_row[c] = to_bf16(dq_proj1);
                     dqkv_proj_row[c + HS / 2] = to_bf16(dq_proj2);
                 }
@@ -311,32 +309,17 @@ void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const flo
                 const std::int64_t b = row / (T * KVH);
                 const std::int64_t t = row / KVH % T;
                 const std::int64_t h = row % KVH;
-                const bf16* dk_row = dk + b * T * KVH * HS + t * KVH * HS + h * HS;
+                bf16* dqkv_proj_row = dqkv_proj + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4;
                 const float* cos_row = cos + t * HS;
                 const float* sin_row = sin + t * HS;
-                bf16* dqkv_proj_row = dqkv_proj + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dk1 = to_float(dk_row[c]);
-                    const float dk2 = to_float(dk_row[c + HS / 2]);
-                    const float dk_proj1 = dk1 * cos_row[c] + dk2 * sin_row[c + HS / 2];
-                    const float dk_proj2 = dk2 * cos_row[c + HS / 2] - dk1 * sin_row[c];
+                    const float dk_rotated1 = to_float(dqkv_proj_row[c + C]);
+                    const float dk_rotated2 = to_float(dqkv_proj_row[c + C + HS / 2]);
+                    const float dk_proj1 = dk_rotated1 * cos_row[c] + dk_rotated2 * sin_row[c + HS / 2];
+                    const float dk_proj2 = dk_rotated2 * cos_row[c + HS / 2] - dk_rotated1 * sin_row[c];
                     dqkv_proj_row[c + C] = to_bf16(dk_proj1);
                     dqkv_proj_row[c + C + HS / 2] = to_bf16(dk_proj2);
-                }
-            }
-        });
-    }
-    {
-        // dv_proj
-        constexpr std::int64_t rows = B * T, width = KVH * HS;
-        parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t row = begin; row < end; ++row) {
-                const bf16* dv_proj_row = dv_proj + row * width;
-                bf16* dqkv_proj_row = dqkv_proj + row * (C + 2 * KVH * HS);
-                #pragma omp simd
-                for (std::int64_t c = 0; c < width; ++c) {
-                    dqkv_proj_row[c + C + KVH * HS] = dv_proj_row[c];
                 }
             }
         });

@@ -174,11 +174,10 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Globa
 //   q2 = q_proj2 * cos2 + q_proj1 * sin2
 //   k1 = k_proj1 * cos1 - k_proj2 * sin1
 //   k2 = k_proj2 * cos2 + k_proj1 * sin2
-//   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
+//   where qkv_proj_rotated = q1, q2, k1, k2, in place of q_proj1, q_proj2, k_proj1, k_proj2
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // A thread for each 2 elements of each piece.
-THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const bf16> qkv_proj, Global<const float> sin,
-    Global<const float> cos) {
+THUNDER_KERNEL(256) rotary_kernel(Aliased<bf16> qkv_proj_rotated, Global<const float> sin, Global<const float> cos) {
     if (block_index() < 1) {
         // q
         const int block = block_index();
@@ -190,9 +189,11 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
         const int b = row / (T * NH);
         const int t = row / NH % T;
         const int h = row % NH;
-        const auto q_proj1_v = load<2>(qkv_proj + b * T * 32 + t * 32 + h * 4 + c);
+        const auto q_proj1_before_v =
+            load<2>(qkv_proj_rotated + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c);
         const auto cos1_v = load<2>(cos + t * HS + c);
-        const auto q_proj2_v = load<2>(qkv_proj + b * T * 32 + t * 32 + h * 4 + c + HS / 2);
+        const auto q_proj2_before_v =
+            load<2>(qkv_proj_rotated + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + HS / 2);
         const auto sin1_v = load<2>(sin + t * HS + c);
         const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
         const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
@@ -200,15 +201,15 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
         Vec<bf16, 2> q2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float q_proj1 = to_float(q_proj1_v[e]);
-            const float q_proj2 = to_float(q_proj2_v[e]);
+            const float q_proj1 = to_float(q_proj1_before_v[e]);
+            const float q_proj2 = to_float(q_proj2_before_v[e]);
             const float q1 = q_proj1 * cos1_v[e] - q_proj2 * sin1_v[e];
             const float q2 = q_proj2 * cos2_v[e] + q_proj1 * sin2_v[e];
             q1_v[e] = to_bf16(q1);
             q2_v[e] = to_bf16(q2);
         }
-        store(q + b * T * NH * HS + t * NH * HS + h * HS + c, q1_v);
-        store(q + b * T * NH * HS + t * NH * HS + h * HS + c + HS / 2, q2_v);
+        store(qkv_proj_rotated + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c, q1_v);
+        store(qkv_proj_rotated + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + HS / 2, q2_v);
         return;
     }
     {
@@ -222,9 +223,11 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
         const int b = row / (T * KVH);
         const int t = row / KVH % T;
         const int h = row % KVH;
-        const auto k_proj1_v = load<2>(qkv_proj + b * T * 32 + t * 32 + h * 4 + c + 16);
+        const auto k_proj1_before_v =
+            load<2>(qkv_proj_rotated + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + C);
         const auto cos1_v = load<2>(cos + t * HS + c);
-        const auto k_proj2_v = load<2>(qkv_proj + b * T * 32 + t * 32 + h * 4 + c + 18);
+        const auto k_proj2_before_v =
+            load<2>(qkv_proj_rotated + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + C + HS / 2);
         const auto sin1_v = load<2>(sin + t * HS + c);
         const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
         const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
@@ -232,15 +235,15 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
         Vec<bf16, 2> k2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float k_proj1 = to_float(k_proj1_v[e]);
-            const float k_proj2 = to_float(k_proj2_v[e]);
+            const float k_proj1 = to_float(k_proj1_before_v[e]);
+            const float k_proj2 = to_float(k_proj2_before_v[e]);
             const float k1 = k_proj1 * cos1_v[e] - k_proj2 * sin1_v[e];
             const float k2 = k_proj2 * cos2_v[e] + k_proj1 * sin2_v[e];
             k1_v[e] = to_bf16(k1);
             k2_v[e] = to_bf16(k2);
         }
-        store(k + b * T * KVH * HS + t * KVH * HS + h * HS + c, k1_v);
-        store(k + b * T * KVH * HS + t * KVH * HS + h * HS + c + HS / 2, k2_v);
+        store(qkv_proj_rotated + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + C, k1_v);
+        store(qkv_proj_rotated + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + C + HS / 2, k2_v);
     }
 }
 
@@ -401,15 +404,14 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, WriteMo
 }
 
 // rotary_inverse:
-//   dq_proj1 = dq1 * cos1 + dq2 * sin2
-//   dq_proj2 = dq2 * cos2 - dq1 * sin1
-//   dk_proj1 = dk1 * cos1 + dk2 * sin2
-//   dk_proj2 = dk2 * cos2 - dk1 * sin1
-//   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
+//   dq_proj1 = dq_rotated1 * cos1 + dq_rotated2 * sin2
+//   dq_proj2 = dq_rotated2 * cos2 - dq_rotated1 * sin1
+//   dk_proj1 = dk_rotated1 * cos1 + dk_rotated2 * sin2
+//   dk_proj2 = dk_rotated2 * cos2 - dk_rotated1 * sin1
+//   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, in place of dk_rotated, dq_rotated
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-// Blocks of their own for each part: a thread for each 2 elements of each piece; a thread for each 8 elements.
-THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const bf16> dk, Global<const float> sin,
-    Global<const float> cos, Global<const bf16> dq, Global<const bf16> dv_proj) {
+// A thread for each 2 elements of each piece.
+THUNDER_KERNEL(256) rotary_inverse_kernel(Aliased<bf16> dqkv_proj, Global<const float> sin, Global<const float> cos) {
     if (block_index() < 1) {
         // dq_proj
         const int block = block_index();
@@ -421,9 +423,11 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
         const int b = row / (T * NH);
         const int t = row / NH % T;
         const int h = row % NH;
-        const auto dq1_v = load<2>(dq + b * T * NH * HS + t * NH * HS + h * HS + c);
+        const auto dq_rotated1_before_v =
+            load<2>(dqkv_proj + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c);
         const auto cos1_v = load<2>(cos + t * HS + c);
-        const auto dq2_v = load<2>(dq + b * T * NH * HS + t * NH * HS + h * HS + c + HS / 2);
+        const auto dq_rotated2_before_v =
+            load<2>(dqkv_proj + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + HS / 2);
         const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
         const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
         const auto sin1_v = load<2>(sin + t * HS + c);
@@ -431,10 +435,10 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
         Vec<bf16, 2> dq_proj2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dq1 = to_float(dq1_v[e]);
-            const float dq2 = to_float(dq2_v[e]);
-            const float dq_proj1 = dq1 * cos1_v[e] + dq2 * sin2_v[e];
-            const float dq_proj2 = dq2 * cos2_v[e] - dq1 * sin1_v[e];
+            const float dq_rotated1 = to_float(dq_rotated1_before_v[e]);
+            const float dq_rotated2 = to_float(dq_rotated2_before_v[e]);
+            const float dq_proj1 = dq_rotated1 * cos1_v[e] + dq_rotated2 * sin2_v[e];
+            const float dq_proj2 = dq_rotated2 * cos2_v[e] - dq_rotated1 * sin1_v[e];
             dq_proj1_v[e] = to_bf16(dq_proj1);
             dq_proj2_v[e] = to_bf16(dq_proj2);
         }
@@ -442,7 +446,7 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
         store(dqkv_proj + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + HS / 2, dq_proj2_v);
         return;
     }
-    if (block_index() < 2) {
+    {
         // dk_proj
         const int block = block_index() - 1;
         constexpr int rows = B * T * KVH, width = HS / 2;
@@ -453,9 +457,11 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
         const int b = row / (T * KVH);
         const int t = row / KVH % T;
         const int h = row % KVH;
-        const auto dk1_v = load<2>(dk + b * T * KVH * HS + t * KVH * HS + h * HS + c);
+        const auto dk_rotated1_before_v =
+            load<2>(dqkv_proj + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + C);
         const auto cos1_v = load<2>(cos + t * HS + c);
-        const auto dk2_v = load<2>(dk + b * T * KVH * HS + t * KVH * HS + h * HS + c + HS / 2);
+        const auto dk_rotated2_before_v =
+            load<2>(dqkv_proj + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + C + HS / 2);
         const auto sin2_v = load<2>(sin + t * HS + c + HS / 2);
         const auto cos2_v = load<2>(cos + t * HS + c + HS / 2);
         const auto sin1_v = load<2>(sin + t * HS + c);
@@ -463,32 +469,15 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
         Vec<bf16, 2> dk_proj2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dk1 = to_float(dk1_v[e]);
-            const float dk2 = to_float(dk2_v[e]);
-            const float dk_proj1 = dk1 * cos1_v[e] + dk2 * sin2_v[e];
-            const float dk_proj2 = dk2 * cos2_v[e] - dk1 * sin1_v[e];
+            const float dk_rotated1 = to_float(dk_rotated1_before_v[e]);
+            const float dk_rotated2 = to_float(dk_rotated2_before_v[e]);
+            const float dk_proj1 = dk_rotated1 * cos1_v[e] + dk_rotated2 * sin2_v[e];
+            const float dk_proj2 = dk_rotated2 * cos2_v[e] - dk_rotated1 * sin1_v[e];
             dk_proj1_v[e] = to_bf16(dk_proj1);
             dk_proj2_v[e] = to_bf16(dk_proj2);
         }
         store(dqkv_proj + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + C, dk_proj1_v);
         store(dqkv_proj + b * T * (C + 2 * KVH * HS) + t * (C + 2 * KVH * HS) + h * 4 + c + C + HS / 2, dk_proj2_v);
-        return;
-    }
-    {
-        // dv_proj
-        const int block = block_index() - 2;
-        constexpr int rows = B * T, width = KVH * HS;
-        const int i = block * 256 + thread_index();
-        if (i >= rows * (width / 8)) return;
-        const int row = i;
-        constexpr int c = 0;
-        const auto dv_proj_v = load<8>(dv_proj + row * width + c);
-        Vec<bf16, 8> dv_proj_v_2;
-        THUNDER_UNROLL
-        for (int e = 0; e < 8; ++e) {
-            dv_proj_v_2[e] = dv_proj_v[e];
-        }
-        store(dqkv_proj + row * (C + 2 * KVH * HS) + c + C + KVH * HS, dv_proj_v_2);
     }
 }
 

@@ -160,7 +160,7 @@ inline DecoderLayerScaling decoder_layer_scaling(const thunder::Arenas& arenas, 
 struct DecoderLayerSaved {
     bf16* x;  // (B,T,C)
     float* input_layernorm_rstd;  // (B,T)
-    bf16* qkv_proj;  // (B,T,32)
+    bf16* qkv_proj_rotated;  // (B,T,C+2*KVH*HS)
     bf16* sdpa;  // (B,T,NH,HS)
     float* sdpa_lse;  // (B,NH,T)
     bf16* residual;  // (B,T,C)
@@ -171,7 +171,7 @@ namespace layout::decoder_layer_saved {
 // bytes, of the first layer's tensors
 inline constexpr std::int64_t x = 7936;
 inline constexpr std::int64_t input_layernorm_rstd = 0;
-inline constexpr std::int64_t qkv_proj = 64;
+inline constexpr std::int64_t qkv_proj_rotated = 64;
 inline constexpr std::int64_t sdpa = 1088;
 inline constexpr std::int64_t sdpa_lse = 1600;
 inline constexpr std::int64_t residual = 1856;
@@ -185,7 +185,7 @@ inline DecoderLayerSaved decoder_layer_saved(const thunder::Arenas& arenas, std:
     return {
         .x = at<bf16>(arenas.saved, offset::x + layer * offset::x_stride),
         .input_layernorm_rstd = at<float>(arenas.saved, offset::input_layernorm_rstd + layer * offset::stride),
-        .qkv_proj = at<bf16>(arenas.saved, offset::qkv_proj + layer * offset::stride),
+        .qkv_proj_rotated = at<bf16>(arenas.saved, offset::qkv_proj_rotated + layer * offset::stride),
         .sdpa = at<bf16>(arenas.saved, offset::sdpa + layer * offset::stride),
         .sdpa_lse = at<float>(arenas.saved, offset::sdpa_lse + layer * offset::stride),
         .residual = at<bf16>(arenas.saved, offset::residual + layer * offset::stride),
@@ -307,8 +307,6 @@ inline constexpr std::int64_t input_layernorm_inverse = 768;
 inline constexpr std::int64_t input_layernorm_e4m3 = 512;
 inline constexpr std::int64_t qkv_proj_weight_inverse = 832;
 inline constexpr std::int64_t qkv_proj_weight_e4m3 = 0;
-inline constexpr std::int64_t q = 0;
-inline constexpr std::int64_t k = 512;
 inline constexpr std::int64_t sdpa_inverse = 512;
 inline constexpr std::int64_t sdpa_e4m3 = 0;
 inline constexpr std::int64_t o_proj_weight_inverse = 576;
@@ -321,8 +319,8 @@ inline constexpr std::int64_t gate_up_proj_weight_e4m3 = 0;
 inline constexpr std::int64_t swiglu = 0;
 }
 namespace layout::decoder_layer_backward {
-inline constexpr std::int64_t sin = 128;
 inline constexpr std::int64_t cos = 0;
+inline constexpr std::int64_t sin = 128;
 inline constexpr std::int64_t dswiglu = 1536;
 inline constexpr std::int64_t swiglu = 2304;
 inline constexpr std::int64_t dgate_up_proj = 0;
@@ -336,19 +334,14 @@ inline constexpr std::int64_t post_attention_layernorm = 0;
 inline constexpr std::int64_t dresidual = 1280;
 inline constexpr std::int64_t post_attention_layernorm_inverse = 768;
 inline constexpr std::int64_t post_attention_layernorm_e4m3_transposed = 512;
-inline constexpr std::int64_t dresidual_inverse = 1792;
-inline constexpr std::int64_t dresidual_e5m2 = 512;
-inline constexpr std::int64_t dresidual_e5m2_transposed = 768;
-inline constexpr std::int64_t o_proj_weight_inverse = 1856;
-inline constexpr std::int64_t o_proj_weight_e4m3_transposed = 1024;
-inline constexpr std::int64_t dsdpa = 0;
-inline constexpr std::int64_t sdpa_inverse = 1024;
-inline constexpr std::int64_t sdpa_e4m3_transposed = 512;
-inline constexpr std::int64_t q = 512;
-inline constexpr std::int64_t k = 1024;
-inline constexpr std::int64_t dq = 1792;
-inline constexpr std::int64_t dk = 2304;
-inline constexpr std::int64_t dv_proj = 2560;
+inline constexpr std::int64_t dresidual_inverse = 768;
+inline constexpr std::int64_t dresidual_e5m2 = 0;
+inline constexpr std::int64_t dresidual_e5m2_transposed = 256;
+inline constexpr std::int64_t o_proj_weight_inverse = 832;
+inline constexpr std::int64_t o_proj_weight_e4m3_transposed = 512;
+inline constexpr std::int64_t dsdpa = 1792;
+inline constexpr std::int64_t sdpa_inverse = 512;
+inline constexpr std::int64_t sdpa_e4m3_transposed = 0;
 inline constexpr std::int64_t dqkv_proj = 0;
 inline constexpr std::int64_t dqkv_proj_inverse = 1024;
 inline constexpr std::int64_t dqkv_proj_e5m2 = 1792;
@@ -445,7 +438,8 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"second_moment_x0_1_shard", "(960)", "f32", "optimizer", 13056, 3840, 2, 3840, "always", "-"},
     {"second_moment_lm_head_shard", "(384)", "f32", "optimizer", 20736, 1536, 1, 0, "always", "-"},
     {"decoder_layer_saved.input_layernorm_rstd", "(B,T)", "f32", "saved", 0, 64, 2, 3968, "forward to backward", "-"},
-    {"decoder_layer_saved.qkv_proj", "(B,T,32)", "bf16", "saved", 64, 1024, 2, 3968, "forward to backward", "-"},
+    {"decoder_layer_saved.qkv_proj_rotated", "(B,T,C+2*KVH*HS)", "bf16", "saved", 64, 1024, 2, 3968,
+    "forward to backward", "-"},
     {"decoder_layer_saved.sdpa", "(B,T,NH,HS)", "bf16", "saved", 1088, 512, 2, 3968, "forward to backward", "-"},
     {"decoder_layer_saved.sdpa_lse", "(B,NH,T)", "f32", "saved", 1600, 256, 2, 3968, "forward to backward", "-"},
     {"decoder_layer_saved.residual", "(B,T,C)", "bf16", "saved", 1856, 512, 2, 3968, "forward to backward", "-"},
@@ -455,132 +449,118 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"decoder_layer_saved.x", "(B,T,C)", "bf16", "saved", 7936, 512, 2, 512, "forward to backward", "-"},
     {"residual", "(B,T,C)", "bf16", "saved", 8960, 512, 1, 0, "forward to backward", "-"},
     {"forward_backward.lm_head", "(B,T,V)", "bf16", "scratch", 0, 1536, 1, 0, "forward_backward, calls 4 to 7",
-    "dlm_head, decoder_layer_forward.input_layernorm and 40 more"},
+    "dlm_head, decoder_layer_forward.input_layernorm and 37 more"},
     {"forward_backward.dlm_head", "(B*T,V)", "bf16", "scratch", 0, 1536, 1, 0, "forward_backward, calls 7 to 9",
-    "lm_head, decoder_layer_forward.input_layernorm and 40 more"},
+    "lm_head, decoder_layer_forward.input_layernorm and 37 more"},
     {"decoder_layer_forward.input_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_forward, calls 1 to 2", "qkv_proj_weight_e4m3, q, sdpa_e4m3 and 13 more"},
-    {"decoder_layer_forward.qkv_proj_weight_e4m3", "(32,C)", "e4m3", "scratch", 0, 512, 1, 0,
-    "decoder_layer_forward, calls 3 to 4", "input_layernorm, q, sdpa_e4m3 and 13 more"},
-    {"decoder_layer_forward.q", "(B,T,NH,HS)", "bf16", "scratch", 0, 512, 1, 0, "decoder_layer_forward, calls 5 to 6",
-    "input_layernorm, qkv_proj_weight_e4m3, sdpa_e4m3 and 13 more"},
+    "decoder_layer_forward, calls 1 to 2", "qkv_proj_weight_e4m3, sdpa_e4m3, post_attention_layernorm and 14 more"},
+    {"decoder_layer_forward.qkv_proj_weight_e4m3", "(C+2*KVH*HS,C)", "e4m3", "scratch", 0, 512, 1, 0,
+    "decoder_layer_forward, calls 3 to 4", "input_layernorm, sdpa_e4m3, post_attention_layernorm and 14 more"},
     {"decoder_layer_forward.sdpa_e4m3", "(B,T,C)", "e4m3", "scratch", 0, 256, 1, 0,
-    "decoder_layer_forward, calls 7 to 9", "input_layernorm, qkv_proj_weight_e4m3, q and 12 more"},
+    "decoder_layer_forward, calls 7 to 9",
+    "input_layernorm, qkv_proj_weight_e4m3, post_attention_layernorm and 12 more"},
     {"decoder_layer_forward.post_attention_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_forward, calls 10 to 11", "input_layernorm, qkv_proj_weight_e4m3, q and 13 more"},
+    "decoder_layer_forward, calls 10 to 11", "input_layernorm, qkv_proj_weight_e4m3, sdpa_e4m3 and 14 more"},
     {"decoder_layer_forward.gate_up_proj_weight_e4m3", "(2*H,C)", "e4m3", "scratch", 0, 768, 1, 0,
-    "decoder_layer_forward, calls 12 to 13", "input_layernorm, qkv_proj_weight_e4m3, q and 23 more"},
+    "decoder_layer_forward, calls 12 to 13", "input_layernorm, qkv_proj_weight_e4m3, sdpa_e4m3 and 22 more"},
     {"decoder_layer_forward.swiglu", "(B,T,H)", "bf16", "scratch", 0, 768, 1, 0,
-    "decoder_layer_forward, calls 14 to 15", "input_layernorm, qkv_proj_weight_e4m3, q and 23 more"},
+    "decoder_layer_forward, calls 14 to 15", "input_layernorm, qkv_proj_weight_e4m3, sdpa_e4m3 and 22 more"},
     {"decoder_layer_backward.dgate_up_proj", "(B,T,2*H)", "bf16", "scratch", 0, 1536, 1, 0,
     "decoder_layer_backward, calls 2 to 4",
-    "gate_up_proj_weight_e4m3_transposed, post_attention_layernorm and 40 more"},
+    "gate_up_proj_weight_e4m3_transposed, post_attention_layernorm and 37 more"},
     {"decoder_layer_backward.gate_up_proj_weight_e4m3_transposed", "(C,2*H)", "e4m3", "scratch", 0, 768, 1, 0,
-    "decoder_layer_backward, calls 5 to 6", "dgate_up_proj, post_attention_layernorm, dsdpa and 23 more"},
+    "decoder_layer_backward, calls 5 to 6", "dgate_up_proj, post_attention_layernorm, dresidual_e5m2 and 22 more"},
     {"decoder_layer_backward.post_attention_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_backward, calls 7 to 8", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dsdpa and 13 more"},
-    {"decoder_layer_backward.dsdpa", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_backward, calls 12 to 16", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 14 more"},
+    "decoder_layer_backward, calls 7 to 8", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 15 more"},
+    {"decoder_layer_backward.dresidual_e5m2", "(B,T,C)", "e5m2", "scratch", 0, 256, 1, 0,
+    "decoder_layer_backward, calls 10 to 12", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 13 more"},
+    {"decoder_layer_backward.sdpa_e4m3_transposed", "(C,16)", "e4m3", "scratch", 0, 256, 1, 0,
+    "decoder_layer_backward, calls 13 to 14", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 13 more"},
     {"decoder_layer_backward.dqkv_proj", "(B,T,C+2*KVH*HS)", "bf16", "scratch", 0, 1024, 1, 0,
-    "decoder_layer_backward, calls 17 to 18", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 31 more"},
+    "decoder_layer_backward, calls 15 to 17", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 31 more"},
     {"decoder_layer_backward.qkv_proj_weight_e4m3_transposed", "(C,C+2*KVH*HS)", "e4m3", "scratch", 0, 512, 1, 0,
-    "decoder_layer_backward, calls 19 to 20", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 14 more"},
+    "decoder_layer_backward, calls 18 to 19", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 15 more"},
     {"decoder_layer_backward.input_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_backward, calls 21 to 22", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 14 more"},
+    "decoder_layer_backward, calls 20 to 21", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 15 more"},
     {"decoder_layer_forward.o_proj_weight_e4m3", "(C,C)", "e4m3", "scratch", 256, 256, 1, 0,
-    "decoder_layer_forward, calls 8 to 9", "input_layernorm, qkv_proj_weight_e4m3, q and 12 more"},
+    "decoder_layer_forward, calls 8 to 9",
+    "input_layernorm, qkv_proj_weight_e4m3, post_attention_layernorm and 11 more"},
+    {"decoder_layer_backward.dresidual_e5m2_transposed", "(C,16)", "e5m2", "scratch", 256, 256, 1, 0,
+    "decoder_layer_backward, calls 10 to 14", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 12 more"},
     {"decoder_layer_forward.input_layernorm_e4m3", "(B,T,C)", "e4m3", "scratch", 512, 256, 1, 0,
-    "decoder_layer_forward, calls 2 to 4", "gate_up_proj_weight_e4m3, swiglu, k and 13 more"},
-    {"decoder_layer_forward.k", "(B,T,KVH,HS)", "bf16", "scratch", 512, 256, 1, 0,
-    "decoder_layer_forward, calls 5 to 6", "gate_up_proj_weight_e4m3, swiglu, input_layernorm_e4m3 and 13 more"},
+    "decoder_layer_forward, calls 2 to 4", "gate_up_proj_weight_e4m3, swiglu, sdpa_inverse and 11 more"},
     {"decoder_layer_forward.sdpa_inverse", "scalar", "f32", "scratch", 512, 4, 1, 0,
-    "decoder_layer_forward, calls 7 to 9", "gate_up_proj_weight_e4m3, swiglu, input_layernorm_e4m3 and 12 more"},
+    "decoder_layer_forward, calls 7 to 9", "gate_up_proj_weight_e4m3, swiglu, input_layernorm_e4m3 and 10 more"},
     {"decoder_layer_backward.post_attention_layernorm_e4m3_transposed", "(C,16)", "e4m3", "scratch", 512, 256, 1, 0,
     "decoder_layer_backward, calls 8 to 9",
-    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 13 more"},
-    {"decoder_layer_backward.dresidual_e5m2", "(B,T,C)", "e5m2", "scratch", 512, 256, 1, 0,
-    "decoder_layer_backward, calls 10 to 12",
-    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 13 more"},
-    {"decoder_layer_backward.sdpa_e4m3_transposed", "(C,16)", "e4m3", "scratch", 512, 256, 1, 0,
+    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 11 more"},
+    {"decoder_layer_backward.o_proj_weight_e4m3_transposed", "(C,C)", "e4m3", "scratch", 512, 256, 1, 0,
+    "decoder_layer_backward, calls 11 to 12",
+    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 11 more"},
+    {"decoder_layer_backward.sdpa_inverse", "scalar", "f32", "scratch", 512, 4, 1, 0,
     "decoder_layer_backward, calls 13 to 14",
-    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 13 more"},
-    {"decoder_layer_backward.q", "(B,T,NH,HS)", "bf16", "scratch", 512, 512, 1, 0,
-    "decoder_layer_backward, calls 15 to 16",
-    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 20 more"},
+    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 10 more"},
     {"decoder_layer_backward.dinput_layernorm", "(B,T,C)", "bf16", "scratch", 512, 512, 1, 0,
-    "decoder_layer_backward, calls 20 to 21",
-    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 20 more"},
+    "decoder_layer_backward, calls 19 to 20",
+    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 19 more"},
     {"decoder_layer_backward.input_layernorm_e4m3_transposed", "(C,16)", "e4m3", "scratch", 512, 256, 1, 0,
-    "decoder_layer_backward, calls 22 to 23",
-    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 13 more"},
+    "decoder_layer_backward, calls 21 to 22",
+    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 11 more"},
     {"decoder_layer_forward.o_proj_weight_inverse", "scalar", "f32", "scratch", 576, 4, 1, 0,
-    "decoder_layer_forward, calls 8 to 9", "gate_up_proj_weight_e4m3, swiglu, input_layernorm_e4m3 and 12 more"},
+    "decoder_layer_forward, calls 8 to 9", "gate_up_proj_weight_e4m3, swiglu, input_layernorm_e4m3 and 9 more"},
     {"decoder_layer_forward.input_layernorm_inverse", "scalar", "f32", "scratch", 768, 4, 1, 0,
-    "decoder_layer_forward, calls 2 to 4", "post_attention_layernorm_e4m3, forward_backward.lm_head and 9 more"},
+    "decoder_layer_forward, calls 2 to 4", "post_attention_layernorm_e4m3, forward_backward.lm_head and 8 more"},
     {"decoder_layer_forward.post_attention_layernorm_e4m3", "(B,T,C)", "e4m3", "scratch", 768, 256, 1, 0,
     "decoder_layer_forward, calls 11 to 13", "input_layernorm_inverse, qkv_proj_weight_inverse and 10 more"},
     {"decoder_layer_backward.dpost_attention_layernorm", "(B,T,C)", "bf16", "scratch", 768, 512, 1, 0,
-    "decoder_layer_backward, calls 6 to 7", "dgate_up_proj, dqkv_proj, q and 16 more"},
+    "decoder_layer_backward, calls 6 to 7", "dgate_up_proj, dqkv_proj, dinput_layernorm and 13 more"},
     {"decoder_layer_backward.post_attention_layernorm_inverse", "scalar", "f32", "scratch", 768, 4, 1, 0,
-    "decoder_layer_backward, calls 8 to 9", "dgate_up_proj, dqkv_proj, q and 8 more"},
-    {"decoder_layer_backward.dresidual_e5m2_transposed", "(C,16)", "e5m2", "scratch", 768, 256, 1, 0,
-    "decoder_layer_backward, calls 10 to 14", "dgate_up_proj, dqkv_proj, q and 9 more"},
+    "decoder_layer_backward, calls 8 to 9", "dgate_up_proj, dqkv_proj, dinput_layernorm and 7 more"},
+    {"decoder_layer_backward.dresidual_inverse", "scalar", "f32", "scratch", 768, 4, 1, 0,
+    "decoder_layer_backward, calls 10 to 14", "dgate_up_proj, dqkv_proj, dinput_layernorm and 7 more"},
     {"decoder_layer_backward.input_layernorm_inverse", "scalar", "f32", "scratch", 768, 4, 1, 0,
-    "decoder_layer_backward, calls 22 to 23", "dgate_up_proj, dqkv_proj, q and 8 more"},
+    "decoder_layer_backward, calls 21 to 22", "dgate_up_proj, dqkv_proj, dinput_layernorm and 7 more"},
     {"decoder_layer_forward.qkv_proj_weight_inverse", "scalar", "f32", "scratch", 832, 4, 1, 0,
-    "decoder_layer_forward, calls 3 to 4", "post_attention_layernorm_e4m3, forward_backward.lm_head and 7 more"},
+    "decoder_layer_forward, calls 3 to 4", "post_attention_layernorm_e4m3, forward_backward.lm_head and 6 more"},
+    {"decoder_layer_backward.o_proj_weight_inverse", "scalar", "f32", "scratch", 832, 4, 1, 0,
+    "decoder_layer_backward, calls 11 to 12", "dgate_up_proj, dqkv_proj, dinput_layernorm and 5 more"},
     {"decoder_layer_forward.post_attention_layernorm_inverse", "scalar", "f32", "scratch", 1024, 4, 1, 0,
-    "decoder_layer_forward, calls 11 to 13", "forward_backward.lm_head, forward_backward.dlm_head and 6 more"},
-    {"decoder_layer_backward.o_proj_weight_e4m3_transposed", "(C,C)", "e4m3", "scratch", 1024, 256, 1, 0,
-    "decoder_layer_backward, calls 11 to 12", "dgate_up_proj, dpost_attention_layernorm, sdpa_inverse and 7 more"},
-    {"decoder_layer_backward.sdpa_inverse", "scalar", "f32", "scratch", 1024, 4, 1, 0,
-    "decoder_layer_backward, calls 13 to 14", "dgate_up_proj, dpost_attention_layernorm and 6 more"},
-    {"decoder_layer_backward.k", "(B,T,KVH,HS)", "bf16", "scratch", 1024, 256, 1, 0,
-    "decoder_layer_backward, calls 15 to 16", "dgate_up_proj, dpost_attention_layernorm and 8 more"},
+    "decoder_layer_forward, calls 11 to 13", "forward_backward.lm_head, forward_backward.dlm_head and 3 more"},
     {"decoder_layer_backward.dqkv_proj_inverse", "scalar", "f32", "scratch", 1024, 4, 1, 0,
-    "decoder_layer_backward, calls 18 to 23", "dgate_up_proj, dpost_attention_layernorm and 6 more"},
+    "decoder_layer_backward, calls 17 to 22", "dgate_up_proj, dpost_attention_layernorm and 3 more"},
     {"decoder_layer_forward.gate_up_proj_weight_inverse", "scalar", "f32", "scratch", 1088, 4, 1, 0,
-    "decoder_layer_forward, calls 12 to 13", "forward_backward.lm_head, forward_backward.dlm_head and 5 more"},
+    "decoder_layer_forward, calls 12 to 13", "forward_backward.lm_head, forward_backward.dlm_head and 3 more"},
     {"decoder_layer_backward.qkv_proj_weight_inverse", "scalar", "f32", "scratch", 1088, 4, 1, 0,
-    "decoder_layer_backward, calls 19 to 20", "dgate_up_proj, dpost_attention_layernorm and 5 more"},
+    "decoder_layer_backward, calls 18 to 19", "dgate_up_proj, dpost_attention_layernorm and 3 more"},
     {"decoder_layer_backward.gate_up_proj_weight_inverse", "scalar", "f32", "scratch", 1280, 4, 1, 0,
     "decoder_layer_backward, calls 5 to 6", "dgate_up_proj, dresidual, forward_backward.lm_head and 1 more"},
     {"decoder_layer_backward.dresidual", "(B,T,C)", "bf16", "scratch", 1280, 512, 1, 0,
-    "decoder_layer_backward, calls 7 to 21", "dgate_up_proj, gate_up_proj_weight_inverse, dswiglu and 4 more"},
+    "decoder_layer_backward, calls 7 to 20", "dgate_up_proj, gate_up_proj_weight_inverse, dswiglu and 4 more"},
     {"forward_backward.norm", "(B,T,C)", "bf16", "scratch", 1536, 512, 1, 0, "forward_backward, calls 3 to 9",
-    "decoder_layer_backward.dresidual, decoder_layer_backward.dswiglu and 5 more"},
+    "decoder_layer_backward.dresidual, decoder_layer_backward.dswiglu and 3 more"},
     {"decoder_layer_backward.dswiglu", "(B,T,H)", "bf16", "scratch", 1536, 768, 1, 0,
-    "decoder_layer_backward, calls 1 to 2", "dresidual, dgate_up_proj_e5m2, dresidual_inverse and 7 more"},
+    "decoder_layer_backward, calls 1 to 2", "dresidual, dgate_up_proj_e5m2, dsdpa and 5 more"},
     {"decoder_layer_backward.dgate_up_proj_e5m2", "(B,T,2*H)", "e5m2", "scratch", 1536, 768, 1, 0,
-    "decoder_layer_backward, calls 4 to 6", "dresidual, dswiglu, dresidual_inverse and 7 more"},
-    {"decoder_layer_backward.dresidual_inverse", "scalar", "f32", "scratch", 1792, 4, 1, 0,
-    "decoder_layer_backward, calls 10 to 14", "dswiglu, dgate_up_proj_e5m2, dq and 2 more"},
-    {"decoder_layer_backward.dq", "(B,T,NH,HS)", "bf16", "scratch", 1792, 512, 1, 0,
-    "decoder_layer_backward, calls 16 to 17", "dswiglu, dgate_up_proj_e5m2, dresidual_inverse and 6 more"},
+    "decoder_layer_backward, calls 4 to 6", "dresidual, dswiglu, dsdpa and 5 more"},
+    {"decoder_layer_backward.dsdpa", "(B,T,C)", "bf16", "scratch", 1792, 512, 1, 0,
+    "decoder_layer_backward, calls 12 to 15", "dswiglu, dgate_up_proj_e5m2, dqkv_proj_e5m2 and 4 more"},
     {"decoder_layer_backward.dqkv_proj_e5m2", "(B,T,C+2*KVH*HS)", "e5m2", "scratch", 1792, 512, 1, 0,
-    "decoder_layer_backward, calls 18 to 20", "dswiglu, dgate_up_proj_e5m2, dresidual_inverse and 6 more"},
-    {"decoder_layer_backward.o_proj_weight_inverse", "scalar", "f32", "scratch", 1856, 4, 1, 0,
-    "decoder_layer_backward, calls 11 to 12", "dswiglu, dgate_up_proj_e5m2, dq and 2 more"},
+    "decoder_layer_backward, calls 17 to 19", "dswiglu, dgate_up_proj_e5m2, dsdpa and 4 more"},
     {"forward_backward.loss", "scalar", "f32", "scratch", 2048, 4, 1, 0, "forward_backward, calls 5 to 6",
     "dnorm, decoder_layer_backward.dswiglu and 3 more"},
     {"forward_backward.dnorm", "(B,T,C)", "bf16", "scratch", 2048, 512, 1, 0, "forward_backward, calls 8 to 10",
-    "loss, loss_lse, decoder_layer_backward.dswiglu and 7 more"},
+    "loss, loss_lse, decoder_layer_backward.dswiglu and 6 more"},
     {"forward_backward.loss_lse", "(B*T)", "f32", "scratch", 2112, 64, 1, 0, "forward_backward, calls 5 to 7",
     "dnorm, decoder_layer_backward.dswiglu and 3 more"},
     {"decoder_layer_backward.swiglu", "(B,T,H)", "bf16", "scratch", 2304, 768, 1, 0,
-    "decoder_layer_backward, calls 2 to 3", "dgate_up_proj_e5m2_transposed, dk, dqkv_proj_e5m2_transposed and 3 more"},
+    "decoder_layer_backward, calls 2 to 3", "dgate_up_proj_e5m2_transposed, dqkv_proj_e5m2_transposed and 2 more"},
     {"decoder_layer_backward.dgate_up_proj_e5m2_transposed", "(2*H,16)", "e5m2", "scratch", 2304, 768, 1, 0,
-    "decoder_layer_backward, calls 4 to 9", "swiglu, dk, dqkv_proj_e5m2_transposed and 3 more"},
-    {"decoder_layer_backward.dk", "(B,T,KVH,HS)", "bf16", "scratch", 2304, 256, 1, 0,
-    "decoder_layer_backward, calls 16 to 17",
-    "swiglu, dgate_up_proj_e5m2_transposed, dqkv_proj_e5m2_transposed and 1 more"},
+    "decoder_layer_backward, calls 4 to 9", "swiglu, dqkv_proj_e5m2_transposed, forward_backward.dnorm and 1 more"},
     {"decoder_layer_backward.dqkv_proj_e5m2_transposed", "(C+2*KVH*HS,16)", "e5m2", "scratch", 2304, 512, 1, 0,
-    "decoder_layer_backward, calls 18 to 23", "swiglu, dgate_up_proj_e5m2_transposed, dk and 3 more"},
+    "decoder_layer_backward, calls 17 to 22",
+    "swiglu, dgate_up_proj_e5m2_transposed, forward_backward.dnorm and 1 more"},
     {"forward_backward.rstd", "(B,T,1)", "f32", "scratch", 2560, 64, 1, 0, "forward_backward, calls 3 to 10",
-    "decoder_layer_backward.swiglu and 3 more"},
-    {"decoder_layer_backward.dv_proj", "(B,T,KVH,HS)", "bf16", "scratch", 2560, 256, 1, 0,
-    "decoder_layer_backward, calls 16 to 17",
-    "swiglu, dgate_up_proj_e5m2_transposed, dqkv_proj_e5m2_transposed and 1 more"},
+    "decoder_layer_backward.swiglu and 2 more"},
     {"decoder_layer_backward.dgate_up_proj_inverse", "scalar", "f32", "scratch", 3072, 4, 1, 0,
     "decoder_layer_backward, calls 4 to 9", "-"},
     {"forward_backward.dresidual", "(B,T,C)", "bf16", "scratch", 3136, 512, 1, 0, "forward_backward, calls 10 to 11",

@@ -86,6 +86,67 @@ TEST(Plan, ReadsAViewWhereItLies) {
     EXPECT_EQ(place(m, "f", "c"), "scratch+64");
 }
 
+// Two products of which a kernel makes one tensor; `ops`: what the kernel does.
+std::string joined(const std::string& kernel) {
+    return entry(R"(    %x: f32[4,8] input "x",
+    %u: f32[8,8] parameter "u",
+    %w: f32[8,8] parameter "w",)",
+                 R"(
+  %a = linear(%x, %u) : f32[4,8]
+  %b = linear(%x, %w) : f32[4,8]
+  %y = fused(%a, %b) {kernel = "join"} : f32[4,16]
+  %s = reduce_sum(%y) {axes = [0, 1], keep_dims = false} : f32[]
+)") + "func @join(%a: f32[4,8], %b: f32[4,8]) -> (%y) kind \"kernel:copy\" {\n" +
+           kernel + "}\n";
+}
+
+Dims strides_of(const Module& m, const std::string& value) {
+    for (const ValueInfo& info : m.main().values)
+        if (info.name == value) return info.placement.strides;
+    return {};
+}
+
+bool stands(const Module& m) {
+    return std::any_of(m.main().ops.begin(), m.main().ops.end(),
+                       [](const Op& op) { return op.attributes.boolean("stands", false); });
+}
+
+TEST(Plan, PiecesAreWrittenWhereTheyBelong) {
+    const Module m = planned(joined("  %y = concat(%a, %b) {axis = 1} : f32[4,16]\n"));
+    EXPECT_EQ(place(m, "f", "y"), "scratch+0");
+    EXPECT_EQ(place(m, "f", "a"), "scratch+0");
+    EXPECT_EQ(place(m, "f", "b"), "scratch+32");
+    EXPECT_EQ(strides_of(m, "b"), (Dims{16, 1}));
+    EXPECT_TRUE(stands(m));  // and the kernel has nothing to do
+}
+
+TEST(Plan, WhatAKernelTurnsIsTurnedInPlaceBesideAPieceThatItHandsOn) {
+    const Module m = planned(joined("  %e = exp(%a) : f32[4,8]\n  %y = concat(%e, %b) {axis = 1} : f32[4,16]\n"));
+    EXPECT_EQ(place(m, "f", "b"), "scratch+32");
+    EXPECT_EQ(strides_of(m, "a"), Dims());  // by another call, which may as well write it elsewhere
+    EXPECT_FALSE(stands(m));
+}
+
+TEST(Plan, PiecesOfWhichNoneIsHandedOnStayWhereTheyAre) {
+    const Module m = planned(
+        joined("  %e = exp(%a) : f32[4,8]\n  %n = neg(%b) : f32[4,8]\n  %y = concat(%e, %n) {axis = 1} : f32[4,16]\n"));
+    EXPECT_EQ(strides_of(m, "a"), Dims());
+    EXPECT_EQ(strides_of(m, "b"), Dims());
+}
+
+TEST(Plan, APieceThatIsReadAgainStaysWhereItIs) {
+    std::string text = joined("  %y = concat(%a, %b) {axis = 1} : f32[4,16]\n");
+    const std::string sum = "  %s = reduce_sum(%y) {axes = [0, 1], keep_dims = false} : f32[]\n";
+    text.replace(text.find(sum), sum.size(),
+                 "  %t = reduce_sum(%y) {axes = [0, 1], keep_dims = false} : f32[]\n"
+                 "  %v = reduce_sum(%b) {axes = [0, 1], keep_dims = false} : f32[]\n"
+                 "  %s = add(%t, %v) : f32[]\n");
+    const Module m = planned(text);
+    EXPECT_EQ(strides_of(m, "b"), Dims());
+    EXPECT_EQ(strides_of(m, "a"), (Dims{16, 1}));
+    EXPECT_FALSE(stands(m));
+}
+
 // 24 bytes are no multiple of 64: a tensor that has to follow another begins there all the same.
 TEST(Plan, LaysTheWeightsOfAMergedProductSideBySide) {
     const Module m = planned(entry(R"(    %x: f32[4,2] input "x",
