@@ -128,9 +128,7 @@ void ModelOptions::add_graph_to(CLI::App& app) {
             },
             "export|off|P"))
         ->capture_default_str();
-    app.add_option("--recompute", compile.recompute, "activations computed again in the backward pass instead of kept")
-        ->check(one_of({"none", "selective", "block"}))
-        ->capture_default_str();
+    add_recompute_to(app, compile);
     app.add_option("--freeze", compile.freeze, "parameters that are not trained: no gradient, no optimizer state")
         ->check(not_empty())
         ->type_name("REGEX");
@@ -518,6 +516,7 @@ void ModelOptions::finish() {
         d.help = "add --fp8 delayed, for example, or leave it away";
         throw UsageError(std::move(d));
     }
+    check_recompute(compile, estimates);
     check_optimizer_choices(compile);
     check_adapters(compile);
     compile.bucket_bytes = bucket_mb << 20;

@@ -53,6 +53,7 @@ struct ModelOptions {
     std::int64_t bucket_mb = 25;
     std::string hsdp;        // RxS
     bool silent = false;     // what warnings there are has been said before
+    bool estimates = false;  // --machine is for the command itself as well
     bool any_ranks = false;  // of programs of several ranks, however few the options say: of plan --ranks
 
     void add_to(CLI::App& app);
@@ -116,6 +117,10 @@ std::optional<Module> compile_with_batch(ModelOptions options, std::int64_t batc
 Module compile_without_user_functions(ModelOptions options, const std::string& last_pass);
 // "import" and the passes that these options ask for, in order.
 std::vector<std::string> pass_names(const ModelOptions& options);
+// --recompute, and what says more of its auto.
+void add_recompute_to(CLI::App& app, CompileOptions& compile);
+// Throws UsageError where that is said, and auto is not. `estimates`: the command itself takes --machine as well.
+void check_recompute(const CompileOptions& compile, bool estimates);
 // Throws UsageError where the optimizer cannot be sharded as asked, or its states not be kept so.
 void check_optimizer_choices(const CompileOptions& compile);
 // Throws UsageError where --lora is none, or another option says as well what is trained.

@@ -34,6 +34,10 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (c.token_accuracy) text += " --token-accuracy";
     if (c.dropout) add("--dropout", *c.dropout == 0 ? "off" : fmt::format("{}", *c.dropout));
     if (c.recompute != defaults.recompute) add("--recompute", c.recompute);
+    if (!c.memory_budget.empty())
+        add("--memory-budget",
+            c.memory_budget.find(' ') == std::string::npos ? c.memory_budget : fmt::format("'{}'", c.memory_budget));
+    if (!c.machine.empty()) add("--machine", c.machine);
     if (c.optimizer != defaults.optimizer) add("--optimizer", c.optimizer);
     if (c.dtype != defaults.dtype) add("--dtype", c.dtype);
     if (!c.fp8.empty()) add("--fp8", c.fp8);

@@ -10,11 +10,13 @@
 
 #include "cli/command.h"
 #include "codegen/program/model_files.h"
+#include "compiler/choose_recompute.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/print.h"
 #include "compiler/passes/layers/outline_blocks.h"
 #include "compiler/passes/recognise/choose_outputs.h"
 #include "compiler/pipeline.h"
+#include "compiler/support/bytes.h"
 #include "compiler/support/error.h"
 #include "support/host_memory.h"
 
@@ -138,6 +140,9 @@ Module compile_reference(const ModelOptions& options, Module module, const std::
     naive.mesh = {};
     // what the program rounds, the reference does not
     naive.fp8.clear();
+    if (naive.recompute == recompute_auto) naive.recompute = CompileOptions().recompute;  // of another plan
+    naive.memory_budget.clear();
+    naive.machine.clear();
     naive.dtype = naive.master = naive.grad_dtype = naive.optim_dtype = "f32";
     naive.roll = naive.roll && !naive_in_a_row(static_cast<std::size_t>(layers));
     std::vector<Pass> passes = pipeline(naive);

@@ -8,6 +8,7 @@
 #include "cli/output_folder.h"
 #include "cli/version.h"
 #include "codegen/program/program.h"
+#include "compiler/choose_recompute.h"
 
 namespace thunderc {
 namespace {
@@ -31,6 +32,7 @@ int emit(EmitCommand o) {
     leave_out_cuda(options, compiled.module);
     options.command += o.device.command_text();
     options.compile = o.model.compile;
+    options.recompute = recompute_lines(compiled.runs);
     std::vector<OutputFile> files;
     as_pass(o.model, "print_library", compiled.module, [&] { files = print_library(compiled.module, options); });
     std::string missing;

@@ -15,6 +15,7 @@
 #include "cli/rank_tables.h"
 #include "cli/step_table.h"
 #include "codegen/program/readme.h"
+#include "compiler/choose_recompute.h"
 #include "compiler/support/error.h"
 #include "runtime-lib/optim/rules/info.h"
 
@@ -24,7 +25,7 @@ namespace {
 struct PlanOptions {
     ModelOptions model;
     bool layout = false, json = false;
-    std::string machine, link;
+    std::string link;
     std::int64_t ranks = 0, micro_steps = 1;
     std::filesystem::path timeline;
     // of a long job: hours and seconds; 0: not given
@@ -33,12 +34,6 @@ struct PlanOptions {
 
     bool of_failures() const { return mtbf > 0; }
 };
-
-std::vector<std::string> machine_names() {
-    std::vector<std::string> names;
-    for (const Machine& machine : machines()) names.emplace_back(machine.name);
-    return names;
-}
 
 [[noreturn]] void refuse_plan(const std::string& message, const std::string& help) {
     Diagnostic d;
@@ -69,10 +64,11 @@ void check_options(const PlanOptions& o) {
                                                                                        : "--gpus"),
              "add --mtbf HOURS, and leave the model away");
     const char* add_machine = "add --machine h100";
-    if (o.json && o.machine.empty())
+    if (o.json && o.model.compile.machine.empty())
         fail("--json prints the estimate of a step, which --machine asks for", add_machine);
-    if (!o.timeline.empty() && o.machine.empty()) fail("--timeline shows a step on a machine", add_machine);
-    if (!o.link.empty() && o.machine.empty())
+    if (!o.timeline.empty() && o.model.compile.machine.empty())
+        fail("--timeline shows a step on a machine", add_machine);
+    if (!o.link.empty() && o.model.compile.machine.empty())
         fail("--link joins the ranks of a machine, whose step is estimated", "add --machine cpu");
     if (!o.link.empty() && o.ranks == 0 && o.model.compile.mesh.world() <= 1)
         fail("--link is of several ranks alone", "add --dp N, --fsdp N, --hsdp RxS or --ranks N");
@@ -81,7 +77,7 @@ void check_options(const PlanOptions& o) {
         fail(fmt::format("--ranks compares ways to share parameters, and {} steps whole {}", rule.name,
                          rule.steps_tensors ? "tensors" : "matrices"),
              "--dp N estimates the one way that is left");
-    if (o.ranks > 0 && o.machine.empty()) fail("--ranks compares steps on a machine", add_machine);
+    if (o.ranks > 0 && o.model.compile.machine.empty()) fail("--ranks compares steps on a machine", add_machine);
     if (o.ranks > 0 && o.model.compile.mesh.world() > 1)
         fail("--ranks compares the modes of sharding, one of which is chosen", "leave --ranks out");
     if (o.ranks > 0 && (o.layout || !o.timeline.empty()))
@@ -174,12 +170,19 @@ std::vector<Mode> modes(std::int64_t ranks, std::int64_t node) {
 
 int compare_modes(const PlanOptions& o, const Machine& machine) {
     std::vector<RankEstimate> estimates;
+    std::optional<MemoryBudgetError> last;
     for (const Mode& mode : modes(o.ranks, machine.node)) {
         ModelOptions model = o.model;
         model.compile.mesh = mode.mesh;
         model.compile.reshard = mode.reshard;
-        estimates.push_back(on_ranks(plan_model(model, &machine), mode.name, o.micro_steps));
+        try {
+            estimates.push_back(on_ranks(plan_model(model, &machine), mode.name, o.micro_steps));
+        } catch (const MemoryBudgetError& error) {  // the others may fit
+            fmt::print(stderr, "note: {} is left out: {}\n", mode.name, error.diagnostic().message);
+            last = error;
+        }
     }
+    if (estimates.empty()) throw MemoryBudgetError(*last);
     fmt::print("{}", o.json ? mode_json(estimates, machine) : mode_table(estimates, machine));
     return 0;
 }
@@ -190,7 +193,7 @@ int plan_command(PlanOptions o) {
     o.model.any_ranks = o.ranks > 0;
     o.model.finish();
     check_options(o);
-    const Machine* machine = o.machine.empty() ? nullptr : find_machine(o.machine);
+    const Machine* machine = o.model.compile.machine.empty() ? nullptr : find_machine(o.model.compile.machine);
     std::optional<Machine> joined;
     if (!o.link.empty()) machine = &joined.emplace(joined_by(*machine, parse_link(o.link).value()));
     if (o.ranks > 0) return compare_modes(o, *machine);
@@ -206,6 +209,9 @@ int plan_command(PlanOptions o) {
     }
     ProgramLayout layout(module);
     fmt::print("{}", memory_table(layout));
+    const std::vector<std::string> recomputed = recompute_lines(planned.compiled.runs);
+    for (std::size_t k = 0; k < recomputed.size(); ++k)
+        fmt::print("{}{}\n", k == 0 ? "\n--recompute auto: " : "- ", recomputed[k]);
     if (machine == nullptr) warn_of_memory(module);
     if (machine != nullptr) fmt::print("\n{}", step_table(planned.estimate));
     if (machine != nullptr && module.mesh.world() > 1) fmt::print("\n{}", rank_table(*ranks, *machine));
@@ -229,10 +235,11 @@ void add_plan(CLI::App& app, Action& action) {
     o->model.add_transform_to(*sub, "of the function library that emit writes, instead of a training program");
     sub->add_flag("--layout", o->layout,
                   "every tensor: name, shape, type, offset, bytes, lifetime, what it shares with");
-    sub->add_option("--machine", o->machine,
-                    "estimate a step: bytes, FLOPs and the least time of each kernel, tokens a second")
-        ->check(one_of(machine_names()))
-        ->type_name(fmt::format("{}", fmt::join(machine_names(), "|")));
+    o->model.estimates = true;
+    sub->get_option("--machine")
+        ->description(
+            "estimate a step: bytes, FLOPs and the least time of each kernel, tokens a second; with --recompute auto "
+            "its times count, and its memory is the budget where there is none");
     sub->add_option(
            "--link", o->link,
            "between any two ranks, instead of the machine's own links: what a rank sends in a second, and what "

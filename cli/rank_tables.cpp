@@ -8,6 +8,7 @@
 
 #include "codegen/program/model_files.h"
 #include "compiler/ir/structure.h"
+#include "compiler/support/bytes.h"
 
 namespace thunderc {
 

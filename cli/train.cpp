@@ -13,7 +13,9 @@
 #include "cli/training_program.h"
 #include "codegen/program/model_files.h"
 #include "codegen/program/readme.h"
+#include "compiler/choose_recompute.h"
 #include "compiler/losses/losses.h"
+#include "compiler/support/bytes.h"
 
 namespace thunderc {
 namespace {
@@ -50,6 +52,8 @@ void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
     std::int64_t bytes = 0;
     for (const auto& [arena, size] : compiled.module.arena_bytes) bytes += size;
     fmt::print(stderr, "{}: {}, {} of memory\n", folder, parameter_count(compiled.module), bytes_text(bytes));
+    if (const std::vector<std::string> chosen = recompute_lines(compiled.runs); !chosen.empty())
+        fmt::print(stderr, "recompute: {}\n", chosen.front());
     for (const PassRun& run : compiled.runs)
         for (const Note& note : run.report.notes)
             if (run.name == "add_loss" && note.kind == Note::Kind::done && note.what == "loss")

@@ -10,6 +10,7 @@
 #include "cli/version.h"
 #include "codegen/program/model_files.h"
 #include "compiler/analysis/class_scores.h"
+#include "compiler/choose_recompute.h"
 #include "compiler/ir/structure.h"
 #include "compiler/passes/autodiff/remove_stops.h"
 #include "compiler/passes/precision/lower_precision.h"
@@ -64,6 +65,7 @@ TrainingProgram training_program(const ModelOptions& model, const DeviceOptions&
     if (defaults.grad_accum != 1) emit.command += fmt::format(" --grad-accum {}", defaults.grad_accum);
     if (defaults.loss_scale != "auto") emit.command += fmt::format(" --loss-scale {}", defaults.loss_scale);
     emit.compile = model.compile;
+    emit.recompute = recompute_lines(out.compiled.runs);
     if (emit.compile.dtype == "auto") emit.compile.dtype = name_of(exported);
     out.compute = parse_dtype(emit.compile.dtype).value();
     emit.default_grad_accum = defaults.grad_accum;

@@ -58,7 +58,9 @@ struct CompileOptions {
     // Adapters of low rank, as parse_lora takes them ("r=16,alpha=32"): they alone are trained; none: there are none.
     std::optional<std::string> lora;
     // differentiation
-    std::string recompute = "none";  // none, selective, block
+    std::string recompute = "none";  // none, selective, block, auto
+    std::string memory_budget;       // of auto, as parse_bytes takes it ("78GB"), of one rank; "": see machine
+    std::string machine;  // of auto: whose times count, and whose memory is the budget where there is none; "": none
     // optimizer
     std::string optimizer = "adamw";
     // executors, in order; "reference" alone gives the naive program

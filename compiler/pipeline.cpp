@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compiler/check/check_plan.h"
+#include "compiler/choose_recompute.h"
 #include "compiler/executors/executor.h"
 #include "compiler/passes/autodiff/differentiate.h"
 #include "compiler/passes/autodiff/freeze_unreached.h"
@@ -141,14 +142,24 @@ void add_layers(PassList& list, const CompileOptions& o) {
     if (!reference_only(o) && o.transform != Transform::forward) list.add("keep_rotated", keep_rotated);
 }
 
-void add_hoist_sums(PassList& list, const CompileOptions& o) {
-    const bool keeps = parse_recompute_policy(o.recompute).value() == RecomputePolicy::none;
-    list.add("hoist_sums", [keeps](Module m, Report& r) { return hoist_sums(std::move(m), {.collect = keeps}, r); });
+void add_hoist_sums(PassList& list) {
+    list.add("hoist_sums", [](Module m, Report& r) {
+        const HoistSumsOptions options{.collect = !m.spares_memory};
+        return hoist_sums(std::move(m), options, r);
+    });
 }
 
-// Of products: what the command line says, or how the export has its parameters.
-DType compute_dtype(const CompileOptions& o, const Module& module) {
-    return o.dtype == "auto" ? stored_dtype(module) : parse_dtype(o.dtype).value();
+// With what --recompute says; auto tries several ways to the end of all passes.
+Module differentiate_as_asked(Module module, const CompileOptions& o, DifferentiateOptions options, Report& report) {
+    if (o.recompute != recompute_auto) {
+        options.keeping.policy = parse_recompute_policy(o.recompute).value();
+        return differentiate(std::move(module), options, report);
+    }
+    std::vector<Pass> behind = pipeline(o);
+    behind.erase(behind.begin(), std::find_if(behind.begin(), behind.end(), [](const Pass& pass) {
+                                     return pass.name == "differentiate";
+                                 }) + 1);
+    return differentiate_within_budget(std::move(module), o, std::move(options), behind, report);
 }
 
 LogitsChunk chunk_of_logits(const CompileOptions& o) {
@@ -219,11 +230,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     });
 
     list.require("forget_statistics", forget_statistics);
-    list.require("differentiate", [o](Module m, Report& r) {
-        DifferentiateOptions options;
-        options.recompute = parse_recompute_policy(o.recompute).value();
-        return differentiate(std::move(m), options, r);
-    });
+    list.require("differentiate", [o](Module m, Report& r) { return differentiate_as_asked(std::move(m), o, {}, r); });
     list.require("remove_stops", remove_stops);  // they have done their work
     list.require("compose_step", [o](Module m, Report& r) {
         return compose_step(std::move(m), StepOptions{o.optimizer, o.coded_states()}, r);
@@ -231,7 +238,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     if (!reference_only(o)) {
         list.add("join_pads", join_pads);          // gradients of the merged products, side by side
         list.add("join_products", join_products);  // gradients of weights that are read again and again
-        add_hoist_sums(list, o);                   // and of those that the steps of a loop share
+        add_hoist_sums(list);                      // and of those that the steps of a loop share
     }
     list.add("sink_accumulation", sink_accumulation);
     list.add("simplify_step", simplify);
@@ -280,10 +287,9 @@ std::vector<Pass> function_library(const CompileOptions& o) {
     if (o.transform == Transform::vjp) {
         list.require("differentiate", [o](Module m, Report& r) {
             DifferentiateOptions options;
-            options.recompute = parse_recompute_policy(o.recompute).value();
             options.wanted = wants_gradient;
             options.cotangent_for_each_result = true;
-            return differentiate(std::move(m), options, r);
+            return differentiate_as_asked(std::move(m), o, std::move(options), r);
         });
     }
     list.require("remove_stops", remove_stops);  // whether or not there was something to stop
@@ -292,7 +298,7 @@ std::vector<Pass> function_library(const CompileOptions& o) {
     if (!reference_only(o)) {
         list.add("join_pads", join_pads);
         list.add("join_products", join_products);
-        add_hoist_sums(list, o);
+        add_hoist_sums(list);
     }
     list.add("simplify_function", simplify);
 
@@ -305,6 +311,10 @@ std::vector<Pass> function_library(const CompileOptions& o) {
 std::string_view name_of(Transform transform) {
     constexpr std::string_view names[] = {"train", "forward", "vjp"};
     return names[static_cast<std::size_t>(transform)];
+}
+
+DType compute_dtype(const CompileOptions& options, const Module& module) {
+    return options.dtype == "auto" ? stored_dtype(module) : parse_dtype(options.dtype).value();
 }
 
 std::vector<Pass> pipeline(const CompileOptions& options) {

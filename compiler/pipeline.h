@@ -13,4 +13,7 @@ namespace thunderc {
 // library, which adds no loss and no optimizer.
 std::vector<Pass> pipeline(const CompileOptions& options);
 
+// Of products: what the command line says, or how the export has its parameters.
+DType compute_dtype(const CompileOptions& options, const Module& module);
+
 }  // namespace thunderc

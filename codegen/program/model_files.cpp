@@ -238,15 +238,6 @@ std::string precision_convention(const ProgramLayout& layout) {
         scales_convention(layout.module()));
 }
 
-std::string bytes_text(std::int64_t bytes) {
-    const auto amount = static_cast<double>(bytes);
-    // A limit is where the smaller unit would round to a thousand.
-    if (amount >= 999.995e6) return fmt::format("{:.2f} GB", amount / 1e9);
-    if (amount >= 999.95e3) return fmt::format("{:.2f} MB", amount / 1e6);
-    if (amount >= 1e3) return fmt::format("{:.1f} kB", amount / 1e3);
-    return fmt::format("{} B", bytes);
-}
-
 std::vector<const Function*> block_functions(const Module& module) {
     std::vector<const Function*> out;
     for (const Function& f : module.functions)

@@ -26,6 +26,5 @@ std::string formula_convention();
 std::string gradient_convention();
 // Of a program in bf16: what is computed in which type.
 std::string precision_convention(const ProgramLayout& layout);
-std::string bytes_text(std::int64_t bytes);  // "1.50 MB"
 
 }  // namespace thunderc

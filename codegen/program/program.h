@@ -23,6 +23,7 @@ struct EmitOptions {
     std::string version;     // for train.json and emit.json alone
     std::string command;     // how to make the program again, with the names of files but no folders
     CompileOptions compile;
+    std::vector<std::string> recompute{};  // what --recompute auto chose, a line for each kind of layer
     std::int64_t default_grad_accum = 1;
     std::string default_loss_scale = "off";  // of a run: --loss-scale
     bool token_entropy = false;              // the loss is the mean cross entropy of tokens alone

@@ -18,6 +18,7 @@
 #include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/planned/step_form.h"
+#include "compiler/support/bytes.h"
 #include "compiler/support/error.h"
 #include "runtime-lib/optim/rules/codes.h"
 
@@ -485,6 +486,9 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
     out +=
         fmt::format("## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first {}.\n\n{}",
                     layout.trains() ? "step" : "call", memory_table(layout));
+    for (std::size_t k = 0; k < options.recompute.size(); ++k)
+        out += fmt::format("{}{}.\n", k == 0 ? "\nFor the backward pass, by `--recompute auto`: " : "- ",
+                           options.recompute[k]);
     out +=
         "\nHow that adds up: each arena, and below it what is in it. The names are those of the table `LAYOUT` in "
         "`model.h`.\n\n" +

@@ -143,6 +143,23 @@ class Sums {
 
 }  // namespace
 
+std::optional<KernelCost> graph_op_cost(const Function& f, const Op& op, DType compute) {
+    const OpDef& def = op_def(op.name);
+    if (is_view(op) || runs_function(op)) return std::nullopt;
+    const auto bytes = [&](Value v) {
+        const Type& type = f.type(v);
+        const auto members = static_cast<double>(type.is_family() ? type.count : 1);
+        return members * static_cast<double>(type.elements()) *
+               static_cast<double>(size_of(is_float(type.dtype) ? compute : type.dtype));
+    };
+    KernelCost out{.group = "", .name = op.name, .products = def.flops ? compute : DType::f32, .calls = 1};
+    for (const Value v : op.operands)
+        if (v) out.bytes += bytes(v);
+    for (const Value v : op.results) out.bytes += bytes(v);
+    if (def.flops) out.flops = def.flops(op, f);
+    return out;
+}
+
 std::vector<KernelCost> step_costs(const Module& planned) {
     check(planned.phase == Module::Phase::planned, "costs are those of a planned module");
     Sums sums;

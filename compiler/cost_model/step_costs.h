@@ -30,6 +30,10 @@ struct KernelCost {
 std::optional<KernelCost> op_cost(const Module& planned, const Function& function, const Op& op,
                                   bool first_micro_step = true);
 
+// Of an op of a graph that nobody has claimed yet, were it a call of its own with its tensors of floating point in
+// `compute`: what it costs to compute it again. None for views and what calls functions.
+std::optional<KernelCost> graph_op_cost(const Function& function, const Op& op, DType compute);
+
 // Of all entry functions, each run once: for a training program, a step of one micro-step. In the order of first calls,
 // one for each kernel.
 std::vector<KernelCost> step_costs(const Module& planned);

@@ -263,6 +263,8 @@ struct Module {
     // Initializers have the model's own names, and each such name is one parameter or buffer of the model, as
     // TorchScript's exporter of torch 2 leaves them. Not printed.
     bool keeps_names = false;
+    // Activations are computed again instead of kept: passes keep none that they could do without. Not printed.
+    bool spares_memory = false;
     std::optional<Adapters> adapters;  // Not printed.
     Mesh mesh;
     std::vector<ShardUnit> units;     // of a sharded model; their shards are the parameters of its functions

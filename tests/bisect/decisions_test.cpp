@@ -83,6 +83,33 @@ TEST(Decisions, AnyLimitGivesAProgram) {
     }
 }
 
+// What auto tries before it chooses is no decision; what it chooses is one, and the same whatever is declined.
+TEST(Decisions, WhatABudgetComputesAgainIsOne) {
+    ModelOptions model;
+    model.model = FIXTURES "/llama5/dynamo.logits.onnx";
+    model.compile.loss = "cross-entropy";
+    model.compile.recompute = "auto";
+    model.compile.memory_budget = "230kB";
+    model.finish();
+    model.silent = true;
+    const std::vector<CountedDecision> all = decisions_of(model);
+    const auto recomputes = [](const CountedDecision& d) {
+        return to_string(d) == "differentiate: recompute in model.layers.{0..4}";
+    };
+    const auto at = std::find_if(all.begin(), all.end(), recomputes);
+    ASSERT_NE(at, all.end());
+    EXPECT_EQ(std::count_if(all.begin(), all.end(), recomputes), 1);
+    const auto number = static_cast<std::size_t>(at - all.begin()) + 1;
+    const auto bytes = [&](std::size_t limit) {
+        ModelOptions limited = model;
+        limited.compile.decisions = limit;
+        std::int64_t sum = 0;
+        for (const auto& [arena, size] : compile(limited).module.arena_bytes) sum += arena == "saved" ? size : 0;
+        return sum;
+    };
+    EXPECT_LT(bytes(number), bytes(number - 1));
+}
+
 TEST(Decisions, OneCanBeLeftOut) {
     CountedDecisions decisions(std::nullopt, 2);
     decisions.begin("fuse");

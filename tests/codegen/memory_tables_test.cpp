@@ -9,6 +9,7 @@
 #include "codegen/program/model_files.h"
 #include "codegen/program/program.h"
 #include "codegen/program/readme.h"
+#include "compiler/support/bytes.h"
 #include "tests/planned/reference_step.h"
 
 namespace thunderc {

@@ -37,7 +37,8 @@ TEST_F(Completion, OfCommandsOptionsAndValues) {
     EXPECT_EQ(offered({"thunderc", "tr"}), (Words{"train", "trace"}));
     EXPECT_EQ(offered({"thunderc", "data", ""}), (Words{"inspect", "mix", "pack"}));
     EXPECT_EQ(offered({"thunderc", "train", "--rec"}), (Words{"--recompute"}));
-    EXPECT_EQ(offered({"thunderc", "train", "model.onnx", "--recompute", ""}), (Words{"none", "selective", "block"}));
+    EXPECT_EQ(offered({"thunderc", "train", "model.onnx", "--recompute", ""}),
+              (Words{"none", "selective", "block", "auto"}));
     EXPECT_EQ(offered({"thunderc", "data", "inspect", "--"}).count("--recompute"), 0u);
 }
 
@@ -63,7 +64,7 @@ TEST_F(Completion, OfOtherShells) {
     EXPECT_TRUE(run("completion zsh").out.starts_with("autoload -U +X bashcompinit && bashcompinit\n"));
     const std::string fish = run("completion fish").out;
     EXPECT_NE(fish.find("complete -c thunderc -n '__fish_seen_subcommand_from train' -l recompute -r -f -a 'none "
-                        "selective block' -d "),
+                        "selective block auto' -d "),
               std::string::npos)
         << fish;
     const Ran ran = run("completion csh");

@@ -123,6 +123,45 @@ TEST_F(Plan, CountsWhatIsRecomputed) {
     EXPECT_EQ(kernel(twice, "linear_backward_weight"), kernel(kept, "linear_backward_weight"));
 }
 
+// Within a budget: less memory than what keeps all, less work than what keeps inputs of layers alone; and it is said.
+TEST_F(Plan, ChoosesWhatIsRecomputed) {
+    const std::string model = "llama5/dynamo.logits.onnx --loss cross-entropy --machine h100";
+    const nlohmann::json kept = estimate(model + " --recompute none"), twice = estimate(model + " --recompute block"),
+                         some = estimate(model + " --recompute auto --memory-budget 230kB"),
+                         fastest = estimate(model + " --recompute auto");
+    const auto bytes = [](const nlohmann::json& e) { return e.at("memory_bytes").get<double>(); };
+    const auto flops = [](const nlohmann::json& e) { return kernel(e, "linear").at("flops").get<double>(); };
+    EXPECT_LE(bytes(some), 230e3);
+    EXPECT_LT(bytes(twice), bytes(some));
+    EXPECT_LT(bytes(some), bytes(kept));
+    EXPECT_LT(flops(kept), flops(some));
+    EXPECT_LT(flops(some), flops(twice));
+    EXPECT_EQ(flops(fastest), flops(kept));
+    EXPECT_LE(fastest.at("expected_ms").get<double>(), kept.at("expected_ms").get<double>());
+    const Ran ran = run("plan " + fixtures + "/" + model + " --recompute auto --memory-budget 230kB");
+    const std::size_t at = ran.out.find("--recompute auto: 225.2 kB and ");
+    ASSERT_NE(at, std::string::npos) << ran.out;
+    EXPECT_NE(ran.out.find(" a step expected on h100, within 230.0 kB; of ", at), std::string::npos) << ran.out;
+    EXPECT_NE(ran.out.find("\n- model.layers.{0..4}: keeps ", at), std::string::npos) << ran.out;
+}
+
+// One rank's program does not fit, and those that share the model do.
+TEST_F(Plan, LeavesOutModesBeyondTheBudget) {
+    const std::string command = "plan " + fixtures + "/llama5/dynamo.logits.onnx --loss cross-entropy --machine h100 " +
+                                "--ranks 8 --recompute auto --memory-budget ";
+    const Ran ran = run(command + "200kB");
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_EQ(
+        ran.err,
+        "note: --dp 8 is left out: the program needs at least 207.0 kB of memory on each rank, whatever it computes "
+        "again\n");
+    EXPECT_EQ(ran.out.find("| --dp 8 |"), std::string::npos);
+    EXPECT_NE(ran.out.find("| --fsdp 8 |"), std::string::npos);
+    const Ran none = run(command + "1kB");
+    EXPECT_EQ(none.status, 1);
+    EXPECT_NE(none.err.find("\nerror: the program needs at least "), std::string::npos) << none.err;
+}
+
 // A loop and its layers one by one are the same work.
 TEST_F(Plan, CountsLayersOneByOne) {
     const nlohmann::json rolled = estimate("llama2/dynamo.logits.onnx --machine h100");
@@ -376,6 +415,8 @@ TEST_F(Plan, RefusesWhatDoesNotGoTogether) {
         refused("--machine h100 --dp 2 --link " + std::string(link),
                 "--link: " + std::string(link) + " is no link, as 100GB/s or 10Gb/s,30us");
     refused("--bucket-mb 5 --machine h100", "--bucket-mb is of several ranks alone");
+    refused("--transform forward --recompute auto",
+            "--recompute auto is of programs with a backward pass, and --transform is forward");
     for (const char* ranks : {"1", "65537", "1000000000"})
         refused("--machine h100 --ranks " + std::string(ranks),
                 "--ranks: " + std::string(ranks) + " is not a whole number from 2 to 65536");

@@ -337,7 +337,22 @@ TEST_F(Errors, OfTheCommandLine) {
                    2);  // near to nothing, though as short as --out
     expect_failure(train + "-x", "unknown option -x" + help + of_program, 2);
     expect_failure(train + "--lr 3", "unknown option --lr" + help + of_program, 2);
-    expect_failure(train + "--recompute all", "--recompute: all is not among none, selective, block" + help, 2);
+    expect_failure(train + "--recompute all", "--recompute: all is not among none, selective, block, auto" + help, 2);
+    for (const char* budget : {"abc", "0", "0GB", "-1GB", "78", "78gb"})
+        expect_failure(
+            train + "--recompute auto --memory-budget " + budget,
+            std::string("--memory-budget: ") + budget + " is no size above 0 with its unit, as 78GB or 24GiB" + help,
+            2);
+    const std::string of_auto = " is of --recompute auto alone, and --recompute is ",
+                      write_auto = "\nhelp: write --recompute auto, or leave it away";
+    expect_failure(train + "--recompute block --memory-budget 1GB", "--memory-budget" + of_auto + "block" + write_auto,
+                   2);
+    expect_failure(train + "--machine h100", "--machine" + of_auto + "none" + write_auto, 2);
+    expect_failure(train + "--loss cross-entropy --recompute auto --memory-budget 1kB",
+                   "the program needs at least 10.5 kB of memory, whatever it computes again\n  expected: 1.0 kB, of "
+                   "--memory-budget\n  found: 9.2 kB of parameters, gradients and states, 1.3 kB of activations and "
+                   "all else\nhelp: --fsdp N, --optim-dtype 8bit, --batch smaller and --grad-accum larger, "
+                   "--logits-chunk ROWS, or a larger budget");
     expect_failure(train + "--loss hinge",
                    "there is no loss called hinge\nhelp: --loss takes auto, none, " + loss_names(), 2);
     expect_failure(train + "--loss mse:delta=2",

@@ -153,7 +153,7 @@ class RandomProgram {
 Module differentiated(Module module, RecomputePolicy policy) {
     Report report;
     DifferentiateOptions options;
-    options.recompute = policy;
+    options.keeping.policy = policy;
     module = differentiate(std::move(module), options, report);
     verify(module);
     return module;

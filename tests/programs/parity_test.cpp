@@ -71,6 +71,9 @@ const Case cases[] = {
     {"ladder", "ladder", "dynamo.logits", "", ""},
     {"ladder_straight", "ladder", "dynamo.logits", "--no-roll --recompute block", ""},
     {"llama5", "llama5", "dynamo.logits", "--recompute block", ""},
+    // Some products again, attention too, and some kept; all that saves time kept.
+    {"llama5_budget", "llama5", "dynamo.logits", "--recompute auto --memory-budget 230kB", ""},
+    {"gpt2_auto", "gpt2", "noopt.loss", "--recompute auto", ""},
     // 201 products of one input: q, k and v of 67 heads, each a module of its own.
     {"heads", "heads", "stripped.logits", "", ""},
     // As they are initialised: the exporter's optimizer dropped biases and merged norms.
@@ -119,6 +122,7 @@ INSTANTIATE_TEST_SUITE_P(Programs, Parity,
                                                             "chain",
                                                             "saturated",
                                                             "llama5",
+                                                            "llama5_budget",
                                                             "heads",
                                                             "fresh_gpt2",
                                                             "padded",

@@ -84,10 +84,12 @@ class Differentiator {
     std::map<std::pair<std::string, CallShape>, Pair> pairs_;
     std::map<std::string, std::string> backward_of_;  // by forward function
     // What backward computes again, in this function; one that may not has what it reads saved.
-    RecomputePolicy policy_of(const Function& f) const {
-        if (options_.recompute == RecomputePolicy::none) return RecomputePolicy::none;
+    Keeping keeping_of(const Function& f) const {
+        Keeping keeping = options_.keeping;
+        if (keeping.policy == RecomputePolicy::none) return keeping;
         const std::string where = f.scope.empty() ? "@" + f.name : f.scope;
-        return report_.may("recompute", where) ? options_.recompute : RecomputePolicy::none;
+        if (!report_.may("recompute", where)) keeping.policy = RecomputePolicy::none;
+        return keeping;
     }
 
     std::set<std::string> warned_;
@@ -433,7 +435,7 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
     number_names(f, joint.seeds);
 
     SplitOptions split_options;
-    split_options.policy = policy_of(f);
+    split_options.keeping = keeping_of(f);
     split_options.available = shape.available;
     split_options.arguments_pass = !shape.loop;
     split_options.first_reusable_result = shape.loop ? shape.carried : 0;
@@ -491,6 +493,7 @@ void Differentiator::order_functions() {
 
 Module Differentiator::run() {
     out_ = in_;
+    out_.spares_memory = options_.keeping.spares_memory();
     const Function& main = in_.main();
     Mask active;
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
@@ -530,9 +533,12 @@ Module Differentiator::run() {
     Function& f = joint.f;
     name_after_modules(f, joint.forward_ops);
     number_names(f, joint.seeds);
-    if (options_.recompute != RecomputePolicy::none && std::none_of(f.ops.begin(), f.ops.end(), runs_function) &&
-        policy_of(f) != RecomputePolicy::none)
-        recompute_in_place(f, joint.forward_ops, joint.gradients, RecomputePolicy::selective);
+    // Where main is all there is, it is no block, whose inputs alone could be kept.
+    if (std::none_of(f.ops.begin(), f.ops.end(), runs_function)) {
+        Keeping keeping = keeping_of(f);
+        if (keeping.policy == RecomputePolicy::block) keeping.policy = RecomputePolicy::selective;
+        recompute_in_place(f, joint.forward_ops, joint.gradients, keeping);
+    }
     for (std::size_t k = 0; k < main.results.size(); ++k) {
         if (!joint.seeds[k]) continue;
         ArgInfo info;

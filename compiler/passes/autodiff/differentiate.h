@@ -27,7 +27,7 @@
 namespace thunderc {
 
 struct DifferentiateOptions {
-    RecomputePolicy recompute = RecomputePolicy::none;
+    Keeping keeping;
     // Which arguments of main get a gradient (floats only); empty: trainable parameters.
     std::function<bool(const ArgInfo&)> wanted;
     // For library functions: instead of `dloss`, a cotangent for each float result, an input "d" + its name whose

@@ -2,115 +2,14 @@
 #include "compiler/passes/autodiff/recompute.h"
 
 #include <algorithm>
-#include <limits>
-#include <queue>
 
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
-#include "compiler/support/error.h"
+#include "compiler/passes/autodiff/flow_network.h"
 
 namespace thunderc {
 namespace {
-
-// Maximum flow by Dinic's algorithm (E. A. Dinic, 1970): shortest augmenting paths in phases.
-class FlowNetwork {
-  public:
-    static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max() / 4;
-
-    explicit FlowNetwork(std::size_t nodes) : edges_of_(nodes) {}
-
-    void connect(std::size_t from, std::size_t to, std::int64_t capacity) {
-        edges_of_[from].push_back(edges_.size());
-        edges_.push_back({to, capacity});
-        edges_of_[to].push_back(edges_.size());
-        edges_.push_back({from, 0});
-    }
-
-    void run(std::size_t source, std::size_t sink) {
-        while (levels(source, sink)) {
-            next_.assign(edges_of_.size(), 0);
-            while (augment(source, sink)) {
-            }
-        }
-    }
-
-    // Nodes from which the sink can still be reached: the sink's side of the minimum cut nearest to the sink.
-    std::vector<bool> reaching(std::size_t sink) const {
-        std::vector<bool> out(edges_of_.size(), false);
-        std::vector<std::size_t> open = {sink};
-        out[sink] = true;
-        while (!open.empty()) {
-            std::size_t node = open.back();
-            open.pop_back();
-            for (std::size_t e : edges_of_[node]) {
-                std::size_t other = edges_[e].to;
-                if (out[other] || edges_[e ^ 1].capacity == 0) continue;
-                out[other] = true;
-                open.push_back(other);
-            }
-        }
-        return out;
-    }
-
-  private:
-    struct Edge {
-        std::size_t to;
-        std::int64_t capacity;  // what is left; edge e ^ 1 is the same edge backwards
-    };
-
-    bool levels(std::size_t source, std::size_t sink) {
-        level_.assign(edges_of_.size(), -1);
-        level_[source] = 0;
-        std::queue<std::size_t> open;
-        open.push(source);
-        while (!open.empty()) {
-            std::size_t node = open.front();
-            open.pop();
-            for (std::size_t e : edges_of_[node]) {
-                if (edges_[e].capacity == 0 || level_[edges_[e].to] >= 0) continue;
-                level_[edges_[e].to] = level_[node] + 1;
-                open.push(edges_[e].to);
-            }
-        }
-        return level_[sink] >= 0;
-    }
-
-    // One augmenting path, kept as a list of edges: recursion would be as deep as the program is long.
-    bool augment(std::size_t source, std::size_t sink) {
-        std::vector<std::size_t> path;
-        std::size_t node = source;
-        while (node != sink) {
-            bool advanced = false;
-            for (std::size_t& k = next_[node]; k < edges_of_[node].size(); ++k) {
-                std::size_t e = edges_of_[node][k];
-                if (edges_[e].capacity == 0 || level_[edges_[e].to] != level_[node] + 1) continue;
-                path.push_back(e);
-                node = edges_[e].to;
-                advanced = true;
-                break;
-            }
-            if (advanced) continue;
-            if (path.empty()) return false;
-            node = edges_[path.back() ^ 1].to;
-            path.pop_back();
-            ++next_[node];
-        }
-        std::int64_t flow = unlimited;
-        for (std::size_t e : path) flow = std::min(flow, edges_[e].capacity);
-        check(flow < unlimited, "a value that backward needs can neither be saved nor computed again");
-        for (std::size_t e : path) {
-            edges_[e].capacity -= flow;
-            edges_[e ^ 1].capacity += flow;
-        }
-        return true;
-    }
-
-    std::vector<Edge> edges_;
-    std::vector<std::vector<std::size_t>> edges_of_;
-    std::vector<std::int32_t> level_;
-    std::vector<std::size_t> next_;
-};
 
 // One number or a few for each row of what was read: a mean, a maximum, 1/rms.
 bool is_statistic(const Function& f, const Op& op, Value result) {
@@ -144,6 +43,139 @@ Mask compared_with_statistics(const Function& f, std::size_t forward_ops) {
     return out;
 }
 
+// By value: an op that is no part of a kernel reads it, or a view of it, so that it lies in memory whoever made it.
+Mask read_from_memory(const Function& f) {
+    Mask out(f.values.size(), false);
+    for (std::size_t k = f.ops.size(); k-- > 0;) {
+        const Op& op = f.ops[k];
+        const bool outside = runs_function(op) || op_def(op.name).recompute == Recompute::expensive;
+        for (Value v : op.operands)
+            if (v && (outside || (is_view(op) && out[op.results[0].index]))) out[v.index] = true;
+    }
+    return out;
+}
+
+// Bytes of a value in sixteenths. Of equally many bytes what lies in memory already is kept rather than views of it,
+// which would be copied.
+constexpr std::int64_t parts_of_a_byte = 16;
+std::int64_t weight_of(const Type& type, bool view) {
+    return static_cast<std::int64_t>(std::max<std::size_t>(type.bytes(), 1)) * parts_of_a_byte + (view ? 1 : 0);
+}
+
+// Of minimum cuts at several prices.
+class PricedCuts {
+  public:
+    PricedCuts(const SplitPoint& split, const Keeping& keeping)
+        : split_(split),
+          f_(split.function),
+          view_(f_.values.size(), false),
+          whole_(f_.values.size(), false),
+          seconds_(split.forward_ops, 0) {
+        const Mask compared = compared_with_statistics(f_, split.forward_ops), in_memory = read_from_memory(f_);
+        for (std::size_t k = 0; k < split.forward_ops; ++k) {
+            const Op& op = f_.ops[k];
+            const OpDef& def = op_def(op.name);
+            const bool view = is_view(op), expensive = def.recompute == Recompute::expensive;
+            // Of attention no part is kept where another is computed again: what would give it from its parts has the
+            // scores.
+            const bool all =
+                runs_function(op) || (expensive && std::any_of(op.results.begin(), op.results.end(),
+                                                               [&](Value v) { return compared[v.index]; }));
+            bool lies = false;
+            for (Value v : op.results) {
+                view_[v.index] = view;
+                lies = lies || in_memory[v.index];
+                whole_[v.index] =
+                    !f_.type(v).is_family() && (all || compared[v.index] || (!expensive && is_statistic(f_, op, v)));
+            }
+            if (!view && !runs_function(op) && (expensive || lies)) seconds_[k] = keeping.seconds(f_, op);
+        }
+    }
+
+    struct Cut {
+        Mask saved;
+        double bytes = 0, seconds = 0;  // of what is saved; of what is computed again
+    };
+
+    Cut at(double price) const {
+        const std::size_t n = f_.values.size(), source = 2 * n + split_.forward_ops, sink = source + 1;
+        FlowNetwork network(sink + 1);  // v, n + v behind its being saved, 2 n + k: op k is not computed again
+        const auto consider = [&](Value v, bool origin) {
+            if (origin) network.connect(source, v.index, FlowNetwork::unlimited);
+            // A family cannot be collected from a loop's body; it is put together again from its members.
+            network.connect(v.index, n + v.index,
+                            f_.type(v).is_family() ? FlowNetwork::unlimited : weight_of(f_.type(v), view_[v.index]));
+            if (split_.needed[v.index]) network.connect(n + v.index, sink, FlowNetwork::unlimited);
+        };
+        for (Value v : f_.arguments) consider(v, !split_.available[v.index]);
+        for (std::size_t k = 0; k < split_.forward_ops; ++k) {
+            const Op& op = f_.ops[k];
+            const std::size_t again = 2 * n + k;
+            network.connect(source, again, cost(price, seconds_[k]));
+            for (Value v : op.operands)
+                if (v) network.connect(n + v.index, again, FlowNetwork::unlimited);
+            for (Value v : op.results) {
+                if (!whole_[v.index]) network.connect(again, v.index, FlowNetwork::unlimited);
+                consider(v, whole_[v.index]);
+            }
+        }
+        network.run(source, sink);
+        const std::vector<bool> behind = network.reaching(sink);
+        Cut out{Mask(n, false)};
+        for (std::uint32_t v = 0; v < n; ++v) {
+            out.saved[v] = !behind[v] && behind[n + v];
+            if (out.saved[v])
+                out.bytes += static_cast<double>(weight_of(f_.type(Value{v}), view_[v])) / parts_of_a_byte;
+        }
+        for (std::size_t k = 0; k < split_.forward_ops; ++k)
+            if (behind[2 * n + k]) out.seconds += seconds_[k];
+        return out;
+    }
+
+    double seconds_of(std::span<const std::size_t> ops) const {
+        double sum = 0;
+        for (const std::size_t k : ops) sum += seconds_[k];
+        return sum;
+    }
+
+    // At this price and above all that costs seconds is kept.
+    double highest() const {
+        double most = 0;
+        for (std::size_t k = 0; k < split_.forward_ops; ++k) {
+            double bytes = 0;
+            for (Value v : f_.ops[k].results) bytes += static_cast<double>(f_.type(v).bytes());
+            if (seconds_[k] > 0) most = std::max(most, bytes / seconds_[k]);
+        }
+        return 2 * most;
+    }
+
+    void steps(const Cut& low, const Cut& high, std::size_t most, std::vector<double>& out) const {
+        if (out.size() >= most || !(high.bytes > low.bytes) || !(low.seconds > high.seconds)) return;
+        const double price = (high.bytes - low.bytes) / (low.seconds - high.seconds);
+        const Cut between = at(price);
+        const double line = low.bytes + price * low.seconds;
+        // Capacities are whole sixteenths of bytes: a corner is one that lies clearly below the line.
+        if (between.bytes + price * between.seconds > line * (1 - 1e-9) ||
+            (between.bytes <= low.bytes || between.bytes >= high.bytes)) {
+            out.push_back(price);
+            return;
+        }
+        steps(low, between, most, out);
+        steps(between, high, most, out);
+    }
+
+  private:
+    static std::int64_t cost(double price, double seconds) {
+        const double most = 1e17;  // so that a sum of them is no overflow
+        return static_cast<std::int64_t>(std::min(price * seconds * parts_of_a_byte, most));
+    }
+
+    const SplitPoint& split_;
+    const Function& f_;
+    Mask view_, whole_;  // by value; whole_: saved where it is needed
+    std::vector<double> seconds_;
+};
+
 }  // namespace
 
 std::optional<RecomputePolicy> parse_recompute_policy(std::string_view name) {
@@ -153,7 +185,21 @@ std::optional<RecomputePolicy> parse_recompute_policy(std::string_view name) {
     return std::nullopt;
 }
 
-Mask choose_saved(const SplitPoint& split, RecomputePolicy policy) {
+std::vector<double> price_steps(const SplitPoint& split, const Keeping& keeping, std::size_t most) {
+    const PricedCuts cuts(split, keeping);
+    std::vector<double> out;
+    if (const double highest = cuts.highest(); highest > 0) cuts.steps(cuts.at(0), cuts.at(highest), most, out);
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+double seconds_again(const SplitPoint& split, const Keeping& keeping, std::span<const std::size_t> again) {
+    return PricedCuts(split, keeping).seconds_of(again);
+}
+
+Mask choose_saved(const SplitPoint& split, const Keeping& keeping) {
+    const RecomputePolicy policy = keeping.policy;
+    if (policy == RecomputePolicy::priced) return PricedCuts(split, keeping).at(keeping.price).saved;
     const Function& f = split.function;
     const std::size_t n = f.values.size();
     const std::size_t source = 2 * n;
@@ -182,9 +228,8 @@ Mask choose_saved(const SplitPoint& split, RecomputePolicy policy) {
         // A family cannot be collected from a loop's body; it is put together again from its members.
         bool can_be_saved = !f.type(v).is_family() && (policy == RecomputePolicy::none || origin[v.index]);
         // Of equally many bytes what lies in memory already is kept rather than views of it, which would be copied.
-        auto bytes =
-            static_cast<std::int64_t>(std::max<std::size_t>(f.type(v).bytes(), 1)) * 16 + (view[v.index] ? 1 : 0);
-        network.connect(v.index, n + v.index, can_be_saved ? bytes : FlowNetwork::unlimited);
+        network.connect(v.index, n + v.index,
+                        can_be_saved ? weight_of(f.type(v), view[v.index]) : FlowNetwork::unlimited);
         if (origin[v.index]) network.connect(source, v.index, FlowNetwork::unlimited);
         if (split.needed[v.index]) network.connect(n + v.index, sink, FlowNetwork::unlimited);
     };

@@ -5,8 +5,10 @@
 #include <map>
 #include <utility>
 
+#include "compiler/analysis/views.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -65,10 +67,15 @@ class BackwardWriter {
             for (Value operand : op.operands) {
                 if (operand && !to_value_[operand.index]) open.push_back(operand);
             }
-            if (open.size() == before) again(op);
+            if (open.size() != before) continue;
+            again_.push_back(producer_[top.index]);
+            again(op);
         }
         return to_value_[v.index];
     }
+
+    // Ops of forward, by index, in the order in which they are written again.
+    const std::vector<std::size_t>& computed_again() const { return again_; }
 
   private:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
@@ -138,6 +145,7 @@ class BackwardWriter {
     Builder b_;
     std::vector<Value> to_value_;
     std::vector<std::size_t> producer_;
+    std::vector<std::size_t> again_;
 };
 
 }  // namespace
@@ -151,7 +159,9 @@ SplitFunction split_function(const Function& joint, std::size_t forward_ops, con
     for (Value v : joint.arguments) needed[v.index] = used[v.index];
     for (std::size_t k = 0; k < forward_ops; ++k)
         for (Value v : joint.ops[k].results) needed[v.index] = used[v.index];
-    Mask saved = choose_saved({joint, forward_ops, needed, available}, options.policy);
+    const SplitPoint split{joint, forward_ops, needed, available};
+    const Mask chosen = choose_saved(split, options.keeping);
+    Mask saved = chosen;  // those that are to become results of forward
 
     SplitFunction out;
     Function& backward = out.backward;
@@ -194,6 +204,7 @@ SplitFunction split_function(const Function& joint, std::size_t forward_ops, con
     BackwardWriter writer(joint, forward_ops, backward, to_value);
     writer.write(used);
     for (Value v : signature.results) backward.results.push_back(writer.resolve(v));
+    if (options.keeping.on_split) options.keeping.on_split(split, chosen, writer.computed_again());
     remove_dead_ops(backward);
     const Uses uses(backward);
     for (std::size_t k = 0; k < joint.arguments.size(); ++k) {
@@ -214,7 +225,26 @@ SplitFunction split_function(const Function& joint, std::size_t forward_ops, con
     return out;
 }
 
-void recompute_in_place(Function& joint, std::size_t forward_ops, std::vector<Value>& results, RecomputePolicy policy) {
+namespace {
+
+// By value: what the backward half reads and the forward half has made, with what views are views of.
+Mask read_by_backward(const SplitPoint& split) {
+    Mask out = split.needed;
+    for (Value v : split.function.arguments) out[v.index] = false;
+    for (std::size_t k = split.forward_ops; k-- > 0;) {
+        const Op& op = split.function.ops[k];
+        const Value v = op.results[0];
+        if (!out[v.index] || !(is_view(op) || is_constant_op(op))) continue;
+        out[v.index] = false;
+        if (is_view(op)) out[op.operands[0].index] = true;
+    }
+    for (Value v : split.function.arguments) out[v.index] = false;
+    return out;
+}
+
+}  // namespace
+
+void recompute_in_place(Function& joint, std::size_t forward_ops, std::vector<Value>& results, const Keeping& keeping) {
     const Mask used = BackwardWriter::needed(joint, forward_ops, results);
     Mask needed(joint.values.size(), false), available(joint.values.size(), false);
     std::vector<Value> to_value(joint.values.size());
@@ -227,7 +257,12 @@ void recompute_in_place(Function& joint, std::size_t forward_ops, std::vector<Va
     for (std::size_t k = 0; k < forward_ops; ++k)
         for (Value v : joint.ops[k].results) is_forward[v.index] = true;
     for (std::size_t k = 0; k < used.size(); ++k) needed[k] = used[k] && is_forward[k];
-    const Mask saved = choose_saved({joint, forward_ops, needed, available}, policy);
+    const SplitPoint split{joint, forward_ops, needed, available};
+    if (keeping.policy == RecomputePolicy::none) {
+        if (keeping.on_split) keeping.on_split(split, read_by_backward(split), {});
+        return;
+    }
+    const Mask saved = choose_saved(split, keeping);
 
     Function to = joint;
     to.ops.resize(forward_ops);
@@ -239,6 +274,7 @@ void recompute_in_place(Function& joint, std::size_t forward_ops, std::vector<Va
     BackwardWriter writer(joint, forward_ops, to, to_value);
     writer.write(used);
     for (Value& v : results) v = writer.resolve(v);
+    if (keeping.on_split) keeping.on_split(split, saved, writer.computed_again());
     joint = std::move(to);
 }
 

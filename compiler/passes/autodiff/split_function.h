@@ -19,7 +19,7 @@ struct BackwardSignature {
 };
 
 struct SplitOptions {
-    RecomputePolicy policy = RecomputePolicy::none;
+    Keeping keeping;
     Mask available;                         // by argument: backward is given it at no cost
     bool arguments_pass = false;            // arguments that are to be saved are passed as arguments
     std::size_t first_reusable_result = 0;  // a value to be saved that is such a result is not made a result again
@@ -37,7 +37,8 @@ struct SplitFunction {
 SplitFunction split_function(const Function& joint, std::size_t forward_ops, const BackwardSignature& signature,
                              const SplitOptions& options);
 
-// Both halves stay in one function: what the policy does not save is computed again where backward needs it.
-void recompute_in_place(Function& joint, std::size_t forward_ops, std::vector<Value>& results, RecomputePolicy policy);
+// Both halves stay in one function: what is not saved is computed again where backward needs it. With the policy `none`
+// that is nothing, and all that backward reads is said to be saved.
+void recompute_in_place(Function& joint, std::size_t forward_ops, std::vector<Value>& results, const Keeping& keeping);
 
 }  // namespace thunderc

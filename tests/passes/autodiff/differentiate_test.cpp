@@ -33,7 +33,7 @@ func @main(
 Module gradients(const std::string& text, RecomputePolicy policy = RecomputePolicy::none) {
     Report report;
     DifferentiateOptions options;
-    options.recompute = policy;
+    options.keeping.policy = policy;
     Module module = differentiate(parsed(text), options, report);
     verify(module);
     return module;
@@ -383,7 +383,7 @@ TEST_P(DifferentiateLoop, CarriesCollectsAndRunsBackwards) {
     expect_right_gradients(loops);
     Report report;
     DifferentiateOptions options;
-    options.recompute = GetParam();
+    options.keeping.policy = GetParam();
     const Module calls = differentiate(unroll_repeats(parsed(crossed), report), options, report);
     verify(calls);
     const std::vector<Members> arguments = random_arguments(loops.main(), 4);

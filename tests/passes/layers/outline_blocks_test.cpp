@@ -440,7 +440,7 @@ TEST_P(RolledGradients, AreThoseOfTheUnrolledProgramBitForBit) {
                                            TinyTransformer{.layers = 5, .windowed_every = 2}}) {
         Report report;
         DifferentiateOptions options;
-        options.recompute = GetParam();
+        options.keeping.policy = GetParam();
         const Module loops = differentiate(rolled(variant.text()), options, report);
         verify(loops);
         const NamedArguments arguments(loops.main(), 5);
@@ -465,7 +465,7 @@ TEST_P(RolledGradients, AreThoseOfTheUnrolledProgramBitForBit) {
 TEST_P(RolledGradients, OfSharedValuesAreSummedOverLayers) {
     Report report;
     DifferentiateOptions options;
-    options.recompute = GetParam();
+    options.keeping.policy = GetParam();
     const TinyTransformer variant{.layers = 3, .learned_tables = true};
     const Module loops = differentiate(rolled(variant.text()), options, report);
     verify(loops);
@@ -485,7 +485,7 @@ TEST_P(RolledGradients, OfSharedValuesAreSummedOverLayers) {
 TEST_P(RolledGradients, AreRight) {
     Report report;
     DifferentiateOptions options;
-    options.recompute = GetParam();
+    options.keeping.policy = GetParam();
     const Module module = differentiate(rolled(TinyTransformer{.layers = 3, .tied = true}.text()), options, report);
     const std::vector<Members> arguments = random_arguments(module.main(), 9);
     for (const GradientCheck& c : check_gradients(module, arguments))

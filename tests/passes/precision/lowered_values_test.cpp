@@ -34,7 +34,7 @@ void expect_gradients(const std::string& text, RecomputePolicy recompute, int ro
                       const PrecisionOptions& options = {.compute = DType::bf16}) {
     Report report;
     DifferentiateOptions how;
-    how.recompute = recompute;
+    how.keeping.policy = recompute;
     Module plain = compose_step(differentiate(module_of(text), how, report), {}, report);
     plain = sink_accumulation(std::move(plain), report);
     const Module low = as_kernels(lower_precision(plain, options, report));
