@@ -165,7 +165,8 @@ class FunctionChecker {
             // What a caller gives may be a view of its own: who reads it asks alignment_of.
             // Of what is quantised nobody reads several numbers at once: they lie densely, for calls over all of them.
             const bool dense = r.arena == Arena::scalars || r.arena == Arena::scaling;
-            const bool whole = own && root(v) == v && !dense && f_.info(v).placement.strides.empty();
+            const Placement& placement = f_.info(v).placement;
+            const bool whole = own && root(v) == v && !dense && placement.strides.empty() && !placement.view_of;
             if (whole && (r.offset % alignment != 0 || (r.count > 1 && r.stride % alignment != 0)))
                 plan_.unaligned.push_back({r, static_cast<std::int64_t>(size_of(f_.type(v).dtype)),
                                            fmt::format("@{}: %{}", f_.name, names_[v.index])});

@@ -12,19 +12,24 @@
 namespace thunderc {
 
 std::int64_t bytes_moved(const KernelDescription& kernel) {
-    std::map<std::size_t, std::int64_t> read;
+    std::map<std::size_t, std::int64_t> read, written;
     std::int64_t bytes = 0;
     for (const KernelNest& nest : kernel.nests) {
         for (const KernelNode& node : nest.nodes) {
             if (node.kind == KernelNode::Kind::load) read[node.operand] += footprint(node.index, nest.extents);
         }
+        for (const KernelStore& store : nest.stores) written[store.output] += footprint(store.index, nest.extents);
     }
     for (const auto& [operand, elements] : read) {
         if (kernel.inputs[operand].is_flag) continue;  // an argument of the call
         const Type& type = kernel.inputs[operand].type;
         bytes += std::min(elements, type.elements()) * static_cast<std::int64_t>(size_of(type.dtype));
     }
-    for (const KernelOperand& output : kernel.outputs) bytes += static_cast<std::int64_t>(output.type.bytes());
+    // Not all of an output, where a part stands there already.
+    for (const auto& [output, elements] : written) {
+        const Type& type = kernel.outputs[output].type;
+        bytes += std::min(elements, type.elements()) * static_cast<std::int64_t>(size_of(type.dtype));
+    }
     return bytes;
 }
 

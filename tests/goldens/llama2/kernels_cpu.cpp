@@ -110,7 +110,7 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
 //   where qkv_proj_rotated = q1, q2, k1, k2, in place of q_proj1, q_proj2, k_proj1, k_proj2
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary(float* qkv_proj_rotated, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary", {.bytes = 3840, .flops = 1152}, {qkv_proj_rotated}, stream);
+    const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, {qkv_proj_rotated}, stream);
     {
         // q
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;
@@ -273,7 +273,7 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
 //   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, in place of dk_rotated, dq_rotated
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary_inverse(float* dqkv_proj, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary_inverse", {.bytes = 3840, .flops = 1152}, {dqkv_proj}, stream);
+    const Timed timed("rotary_inverse", {.bytes = 3328, .flops = 1152}, {dqkv_proj}, stream);
     {
         // dq_proj
         constexpr std::int64_t rows = B * T * NH, width = HS / 2;

@@ -31,7 +31,7 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
 }
 
 void rotary(float* qkv_proj_rotated, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary", {.bytes = 3840, .flops = 1152}, {qkv_proj_rotated}, stream);
+    const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, {qkv_proj_rotated}, stream);
     launch("rotary", rotary_kernel, 2, 256, stream, qkv_proj_rotated, sin, cos);
 }
 
@@ -55,6 +55,6 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
 }
 
 void rotary_inverse(float* dqkv_proj, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary_inverse", {.bytes = 3840, .flops = 1152}, {dqkv_proj}, stream);
+    const Timed timed("rotary_inverse", {.bytes = 3328, .flops = 1152}, {dqkv_proj}, stream);
     launch("rotary_inverse", rotary_inverse_kernel, 2, 256, stream, dqkv_proj, sin, cos);
 }

@@ -31,7 +31,7 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
 }
 
 void rotary(bf16* qkv_proj_rotated, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary", {.bytes = 2048, .flops = 1920}, {qkv_proj_rotated}, stream);
+    const Timed timed("rotary", {.bytes = 1792, .flops = 1920}, {qkv_proj_rotated}, stream);
     launch("rotary", rotary_kernel, 2, 256, stream, qkv_proj_rotated, sin, cos);
 }
 
@@ -56,6 +56,6 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
 }
 
 void rotary_inverse(bf16* dqkv_proj, const float* sin, const float* cos, Stream& stream) {
-    const Timed timed("rotary_inverse", {.bytes = 2048, .flops = 1920}, {dqkv_proj}, stream);
+    const Timed timed("rotary_inverse", {.bytes = 1792, .flops = 1920}, {dqkv_proj}, stream);
     launch("rotary_inverse", rotary_inverse_kernel, 2, 256, stream, dqkv_proj, sin, cos);
 }
