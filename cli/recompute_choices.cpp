@@ -20,7 +20,7 @@ void add_recompute_to(CLI::App& app, CompileOptions& compile) {
         ->capture_default_str();
     app.add_option(
            "--memory-budget", compile.memory_budget,
-           "with --recompute auto: what one rank's program may take of memory, all in all; the fastest way that "
+           "with --recompute auto: what one rank's program may take of memory by its plan; the fastest way that "
            "stays within it is taken")
         ->check(CLI::Validator(
             [](std::string& text) -> std::string {

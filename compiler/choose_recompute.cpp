@@ -154,8 +154,7 @@ std::vector<RecomputeCandidate> best_candidates(std::vector<RecomputeCandidate> 
     });
     std::vector<RecomputeCandidate> best;
     for (RecomputeCandidate& one : candidates)
-        if (best.empty() || (one.seconds < best.back().seconds && one.kept >= best.back().kept))
-            best.push_back(std::move(one));
+        if (best.empty() || one.seconds < best.back().seconds) best.push_back(std::move(one));
     return best;
 }
 
@@ -170,7 +169,6 @@ const RecomputeCandidate* fastest_within(const std::vector<RecomputeCandidate>& 
 std::vector<RecomputeCandidate> recompute_candidates(const Module& module, const CompileOptions& o,
                                                      const DifferentiateOptions& differentiation,
                                                      const std::vector<Pass>& behind) {
-    const std::map<std::string, std::int64_t> calls = calls_of(module);
     Keeping any;
     any.seconds = seconds_on(machine_of(o), compute_dtype(o, module));
     std::vector<RecomputeCandidate> out;
@@ -187,10 +185,6 @@ std::vector<RecomputeCandidate> recompute_candidates(const Module& module, const
         std::vector<Mask> masks;
         options.keeping.on_split = [&](const SplitPoint& split, const Mask& saved, std::span<const std::size_t>) {
             masks.push_back(saved);
-            const auto at = calls.find(split.function.name);
-            const std::int64_t layers = at == calls.end() ? 1 : at->second;
-            for (std::uint32_t v = 0; v < saved.size(); ++v)
-                if (saved[v]) one.kept += layers * static_cast<std::int64_t>(split.function.type(Value{v}).bytes());
             if (!first) return;
             const std::vector<double> of_it = price_steps(split, any);
             steps.insert(steps.end(), of_it.begin(), of_it.end());

@@ -6,7 +6,7 @@
 // end: its peak is that of its own plan (parameters, gradients, states and activations of one rank), its time what
 // is expected on a machine (step_costs and its reach; of several ranks simulate_step). Ways that another one beats in
 // both are left out. Of the rest, the fastest that stays within the budget is taken, so that a larger budget never
-// costs time, and never keeps less.
+// costs time.
 //
 // Layers of one loop are treated alike: one body computes them all.
 #pragma once
@@ -32,7 +32,6 @@ inline constexpr const char* default_recompute_machine = "h100";
 struct RecomputeCandidate {
     Keeping keeping;
     std::int64_t peak = 0;  // bytes of all arenas
-    std::int64_t kept = 0;  // bytes that are saved, of all functions, one call each
     double seconds = 0;     // of a step of one micro-step
 };
 
@@ -45,8 +44,7 @@ class MemoryBudgetError : public UserError {
     using UserError::UserError;
 };
 
-// Without those that another one beats or equals: from the least memory on, each faster than the one before and keeping
-// no less.
+// Without those that another one beats or equals: from the least memory on, each faster than the one before.
 std::vector<RecomputeCandidate> best_candidates(std::vector<RecomputeCandidate> candidates);
 // The fastest that fits; null: none does.
 const RecomputeCandidate* fastest_within(const std::vector<RecomputeCandidate>& best,

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +9,7 @@
 
 #include "compiler/analysis/views.h"
 #include "compiler/check/check_plan_parts.h"
+#include "compiler/check/needed_objects.h"
 #include "compiler/ir/function_tools.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
@@ -64,6 +64,13 @@ class FunctionChecker {
     Value root(Value v) const { return roots_[v.index]; }
     const Region& place(Value v) const { return places_[v.index]; }
     bool is_token(Value v) const { return f_.type(v).kind == Type::Kind::token; }
+
+    // Whose memory it is, where it lies in another's by right.
+    Value owner_of(Value v) const {
+        for (std::size_t steps = 0; f_.info(v).placement.view_of && steps <= f_.values.size(); ++steps)
+            v = f_.info(v).placement.view_of;
+        return v;
+    }
 
     // ---- from when to when the content of a value is needed; views are their operand's content ----
 
@@ -135,10 +142,7 @@ class FunctionChecker {
                 r.stride = 0;
             }
             if (p.arena == Arena::caller) {
-                Value at = v;
-                for (std::size_t steps = 0; f_.info(at).placement.view_of && steps <= f_.values.size(); ++steps)
-                    at = f_.info(at).placement.view_of;
-                auto given = binding_.places.find(at);
+                auto given = binding_.places.find(owner_of(v));
                 if (given == binding_.places.end()) {
                     places_[v.index] = r;
                     violation(fmt::format("{} is to lie at its caller's, who gives it no place", name(v)));
@@ -166,7 +170,8 @@ class FunctionChecker {
             // Of what is quantised nobody reads several numbers at once: they lie densely, for calls over all of them.
             const bool dense = r.arena == Arena::scalars || r.arena == Arena::scaling;
             const Placement& placement = f_.info(v).placement;
-            const bool whole = own && root(v) == v && !dense && placement.strides.empty() && !placement.view_of;
+            const bool whole =
+                own && root(v) == v && !dense && placement.strides.empty() && place(owner_of(v)).offset == r.offset;
             if (whole && (r.offset % alignment != 0 || (r.count > 1 && r.stride % alignment != 0)))
                 plan_.unaligned.push_back({r, static_cast<std::int64_t>(size_of(f_.type(v).dtype)),
                                            fmt::format("@{}: %{}", f_.name, names_[v.index])});
@@ -396,41 +401,6 @@ class FunctionChecker {
     struct Object {
         Value value;
         std::int64_t first = 0, last = 0;
-    };
-
-    // Objects that are needed now, by where they begin. Those of a length are found together: between a place less the
-    // most that one of them is long, and another, there are no more of them than have room there.
-    class Needed {
-      public:
-        void add(const Region& region, std::size_t object) {
-            by_length_[length_class(region)].emplace(region.begin(), object);
-        }
-        void remove(const Region& region, std::size_t object) {
-            auto& of_length = by_length_[length_class(region)];
-            auto [at, end] = of_length.equal_range(region.begin());
-            while (at != end && at->second != object) ++at;
-            if (at != end) of_length.erase(at);
-        }
-        // Those that may reach into the region, in order.
-        std::vector<std::size_t> around(const Region& region) const {
-            std::vector<std::size_t> out;
-            for (const auto& [width, of_length] : by_length_) {
-                const std::int64_t most = std::int64_t{1} << width;
-                const auto end = of_length.lower_bound(region.end());
-                for (auto at = of_length.upper_bound(region.begin() - most); at != end; ++at) out.push_back(at->second);
-            }
-            std::sort(out.begin(), out.end());
-            return out;
-        }
-
-      private:
-        // Of a length that is less than two to that power, and not less than half of it.
-        static int length_class(const Region& region) {
-            const std::int64_t length = std::max<std::int64_t>(region.end() - region.begin(), 0);
-            return std::min(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(length))), 62);
-        }
-
-        std::map<int, std::multimap<std::int64_t, std::size_t>> by_length_;
     };
 
     void compare_values() {

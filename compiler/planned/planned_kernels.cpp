@@ -66,7 +66,9 @@ KernelDescription describe_planned_kernel(const Function& kernel, const Function
         check(may_lie_within(out, o, r, layout),
               "an operand lies in a result by a layout that the kernel cannot follow");
         out.inputs[o].same_as = r;
-        if (out.inputs[o].type != out.outputs[r].type) out.inputs[o].within = layout;
+        const Type& type = out.inputs[o].type;
+        if (type != out.outputs[r].type || layout.offset != 0 || !is_dense(layout, type.dims))
+            out.inputs[o].within = layout;
     }
     for (KernelNest& nest : out.nests) {
         const auto stands = [&](const KernelStore& store) {

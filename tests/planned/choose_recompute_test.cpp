@@ -84,9 +84,9 @@ void PrintTo(const Model& m, std::ostream* out) {
 class Budgets : public ::testing::TestWithParam<Model> {};
 
 // From less than the least to more than the most, at both sides of each step: what is compiled stays within the budget,
-// takes what the way that was chosen was said to take, and is never slower or leaner than with less. None of the three
+// takes what the way that was chosen was said to take, and is never slower than with less. None of the three
 // that can be asked for by name is faster within the memory that it takes.
-TEST_P(Budgets, ALargerOneNeverCostsTimeOrKeepsLess) {
+TEST_P(Budgets, ALargerOneNeverCostsTime) {
     CompileOptions o;
     o.roll = GetParam().roll;
     o.batch = GetParam().batch;
@@ -96,7 +96,6 @@ TEST_P(Budgets, ALargerOneNeverCostsTimeOrKeepsLess) {
     for (std::size_t k = 1; k < best.size(); ++k) {
         EXPECT_GT(best[k].peak, best[k - 1].peak) << k;
         EXPECT_LT(best[k].seconds, best[k - 1].seconds) << k;
-        EXPECT_GE(best[k].kept, best[k - 1].kept) << k;
     }
     const RecomputeCandidate* last = nullptr;
     for (const RecomputeCandidate& way : best) {
@@ -110,7 +109,6 @@ TEST_P(Budgets, ALargerOneNeverCostsTimeOrKeepsLess) {
             EXPECT_LE(one->peak, budget);
             if (last != nullptr) {
                 EXPECT_LE(one->seconds, last->seconds);
-                EXPECT_GE(one->kept, last->kept);
             }
             last = one;
         }

@@ -66,7 +66,7 @@ std::optional<Rotated> rotated_pieces(const Function& f, const Uses& uses, const
         const Value slice = f.ops[at].results[0];
         if (uses.is_result[slice.index]) return std::nullopt;
         out.pieces.push_back({range->begin, range->end, at, rotation_of(f, uses, slice)});
-        if (out.pieces.back().rotation) out.last = std::max(out.last, *out.pieces.back().rotation);
+        out.last = std::max(out.last, out.pieces.back().rotation.value_or(at));
     }
     std::sort(out.pieces.begin(), out.pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
     std::int64_t end = 0;
@@ -79,7 +79,6 @@ std::optional<Rotated> rotated_pieces(const Function& f, const Uses& uses, const
     if (!any || out.pieces.size() < 2 || end != type.dims.back()) return std::nullopt;
     // Who reads a piece before all are rotated comes later, if it is a view.
     for (const Piece& piece : out.pieces) {
-        out.last = std::max(out.last, piece.slice);
         const Value read = piece.rotation ? f.ops[*piece.rotation].results[0] : f.ops[piece.slice].results[0];
         std::vector<Value> open = {read};
         while (!open.empty()) {
@@ -132,17 +131,20 @@ void rewrite(Function& f, const Rotated& group) {
 }  // namespace
 
 Module keep_rotated(Module module, Report& report) {
-    for (Function& f : module.functions)
+    for (Function& f : module.functions) {
+        std::optional<Uses> uses(f);
         for (std::size_t k = 0; k < f.ops.size(); ++k) {  // what is written anew comes behind
             if (f.ops[k].name != "linear") continue;
-            const std::optional<Rotated> group = rotated_pieces(f, Uses(f), f.ops[k]);
+            const std::optional<Rotated> group = rotated_pieces(f, *uses, f.ops[k]);
             if (!group) continue;
             const std::string& scope = f.ops[k].provenance.scope;
             const std::string where = scope.empty() ? "@" + f.name : scope, name = f.info(group->whole).name;
             if (!report.may("keep_rotated", where, name)) continue;
             report.done("keep_rotated", where, name);
             rewrite(f, *group);
+            uses.emplace(f);
         }
+    }
     return module;
 }
 

@@ -151,6 +151,7 @@ class FunctionPlanner {
     std::size_t carried_ = 0;  // arguments whose slots may be what a forward loop collects
     std::optional<Uses> uses_;
     std::set<Value> reserved_;
+    std::set<Value> holders_;       // values in which others lie: they lie in no third one
     std::map<Value, Value> taken_;  // values that lie in the place of a result that views them
     std::map<Value, std::int64_t> view_offset_;
     std::vector<CarriedScratch> carried_scratch_;

@@ -13,7 +13,6 @@
 #include "compiler/kernels/in_place.h"
 #include "compiler/passes/plan/plan_parts.h"
 #include "compiler/planned/planned_kernels.h"
-#include "compiler/support/error.h"
 
 namespace thunderc::planning {
 namespace {
@@ -47,7 +46,7 @@ bool FunctionPlanner::is_handed_to(Value v, std::size_t k) const {
     const std::vector<std::int32_t>& readers = uses_->users[v.index];
     if (readers.size() != 1 || static_cast<std::size_t>(readers.front()) != k) return false;
     if (std::count(f_.ops[k].operands.begin(), f_.ops[k].operands.end(), v) != 1) return false;
-    return !uses_->is_result[v.index];
+    return !uses_->is_result[v.index] && !holders_.contains(v);
 }
 
 // Whether the value is scratch memory of its own, which may begin to be used earlier than it is made.
@@ -66,6 +65,8 @@ bool FunctionPlanner::is_kept(Value v) const {
 }
 
 void FunctionPlanner::place_within() {
+    for (const ValueInfo& info : f_.values)
+        if (info.placement.view_of) holders_.insert(info.placement.view_of);
     for (std::size_t k = 0; k < f_.ops.size(); ++k) {
         const Op& op = f_.ops[k];
         if (!is_kernel_call(op)) continue;
@@ -115,6 +116,7 @@ void FunctionPlanner::place_pieces(const Op& op, std::size_t k, std::size_t r, c
         taken.push_back(rows);
         const auto size = static_cast<std::int64_t>(size_of(f_.type(v).dtype));
         view_offset_[v] = layout->offset * size;
+        holders_.insert(op.results[r]);
         at(v) = {Arena::scratch, layout->offset * size, 0, {}, op.results[r]};  // completed when its owner is placed
         if (!is_dense(*layout, f_.type(v).dims)) at(v).strides = layout->strides;
     }
@@ -132,6 +134,7 @@ void FunctionPlanner::place_before(const Op& op, std::size_t k, std::size_t r, c
         at(v) = at(op.results[r]);
         at(v).view_of = op.results[r];
         at(v).offset = 0;
+        holders_.insert(op.results[r]);
         return;
     }
 }

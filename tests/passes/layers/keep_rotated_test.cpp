@@ -95,6 +95,14 @@ TEST(KeepRotated, OtherReadersLeaveAllAsItIs) {
     expect_unchanged(layer(pieces + rotations + attention, "%y, %k_turned, %q_turned"));
 }
 
+// Queries are read before the slice of the values is there: they would have to be read as they were.
+TEST(KeepRotated, AReaderBeforeTheLastPieceLeavesAllAsItIs) {
+    const std::string slice = "  %v = slice(%qkv) {axis = 2, begin = 12, end = 16, step = 1} : f32[2,3,4]\n";
+    std::string first = pieces;
+    first.replace(first.find(slice), slice.size(), "");
+    expect_unchanged(layer(first + rotations + "  %z = exp(%q_turned) : f32[2,3,2,4]\n" + slice + attention, "%y, %z"));
+}
+
 TEST(KeepRotated, PiecesThatAreNotAllLeaveItAsItIs) {
     expect_unchanged(layer(R"(  %qkv = linear(%x, %w) : f32[2,3,16]
   %q = slice(%qkv) {axis = 2, begin = 0, end = 8, step = 1} : f32[2,3,8]
