@@ -88,10 +88,13 @@ KernelDescription without_numbers(KernelDescription kernel) {
 }  // namespace
 
 KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) const {
+    std::vector<std::optional<WithinResult>> within = operands_within_results(caller, fused);
     KernelLayouts layouts;
     bool dense = true;
-    for (Value v : fused.operands) {
-        layouts.inputs.push_back(v ? caller.info(v).placement.strides : Dims{});
+    for (std::size_t o = 0; o < fused.operands.size(); ++o) {
+        const Value v = fused.operands[o];
+        // What lies in a result has its layout there.
+        layouts.inputs.push_back(v && !within[o] ? caller.info(v).placement.strides : Dims{});
         dense = dense && layouts.inputs.back().empty();
     }
     for (Value v : fused.results) {
@@ -103,7 +106,7 @@ KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) co
             std::move(layouts),
             gradient_flags(*module_, calls_, caller, fused),
             {},
-            operands_within_results(caller, fused)};
+            std::move(within)};
 }
 
 KernelSizes kernel_sizes(const Symbols& symbols, const Function& kernel) {
@@ -137,14 +140,7 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused, const std
     const Function& kernel = *module_->find(called_kernel(fused));
     Key key = key_of(caller, fused);
     key.in_place = goes_on_in_place(kernel, inputs, outputs);
-    KernelLayouts layouts = key.layouts;
-    // What lies in a result has its layout there.
-    for (std::size_t o = 0; o < layouts.inputs.size(); ++o)
-        if (key.within[o]) layouts.inputs[o].clear();
-    const auto dense = [](const std::vector<Dims>& all) {
-        return std::all_of(all.begin(), all.end(), [](const Dims& d) { return d.empty(); });
-    };
-    if (dense(layouts.inputs) && dense(layouts.outputs)) layouts = {};
+    const KernelLayouts layouts = key.layouts;
     std::vector<std::pair<Key, std::size_t>>& known = known_[kernel.name];
     for (const auto& [other, k] : known)
         if (other == key) return k;
