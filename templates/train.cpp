@@ -2,7 +2,7 @@
 // Trains the model: one step is the weight of its loss, forward and backward for each micro-batch, and an update.
 #include "device/check_cpu.h"  // tells a CPU that lacks what this was built for
 #include "device/stream.h"     // Graph: a part of a step that is the same each time
-#include "model.h"             // Model: forward, backward and update of this graph; PROGRAM: its parameters and inputs
+#include "model.h"             // Model: forward, backward, clip, update of this graph; PROGRAM: its parameters and inputs
 #include "support/error.h"     // what was thrown becomes one message
 #include "train/options.h"     // the command line
 #include "train/trainer.h"     // memory, batches, schedule, log, checkpoints
@@ -15,7 +15,9 @@ int main(int argc, char** argv) try {
     Model model(trainer.arenas(), trainer.streams());
     // On a GPU each part of the step is captured once and replayed.
     thunder::Stream& stream = trainer.stream();
-    thunder::Graph weigh, evaluation, forward_backward[thunder::MicroStep::kinds], update;
+    thunder::Graph weigh, evaluation, forward_backward[thunder::MicroStep::kinds], clip;
+    thunder::Updates& updates = trainer.updates();
+    updates.set_step([&](const thunder::UpdatePart& part, thunder::Stream& of_part) { model.update(part, of_part); });
 
     // A mean over a step's tokens needs their number before its first backward pass.
     const auto weigh_loss = [&] {
@@ -46,10 +48,14 @@ int main(int argc, char** argv) try {
             trainer.load_batch(micro);
             // The first overwrites gradients, later ones add to them; after the last they are complete on all ranks.
             const thunder::MicroStep step = trainer.micro_step(micro);
-            forward_backward[step.kind()].run(stream, [&] { model.forward_backward(step); });
+            forward_backward[step.kind()].run(stream, [&] {
+                updates.run(step.updates);  // of the step before, where they run beside this forward pass
+                model.forward_backward(step);
+            });
         }
         trainer.gradients_are_ready();
-        update.run(stream, [&] { model.update(); });
+        clip.run(stream, [&] { model.clip(); });
+        updates.update();  // now, or beside the next forward pass
         trainer.end_step();
         if (trainer.begin_evaluation()) evaluate();
     }

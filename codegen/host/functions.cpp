@@ -381,6 +381,7 @@ void FunctionPrinter::comment(SourceText& out, const Frame& frame, const Op& op,
 void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
     std::vector<const Op*> between;  // two calls: what ranks say to each other there
     for (const Op& op : frame.part) {
+        wait_for_update(out, frame, op);
         if (is_communication(op)) {
             if (frame.f.name != update_function) between.push_back(&op);  // the norm's, which is one call
             continue;
@@ -429,8 +430,8 @@ std::string trained_elements(const ProgramLayout& layout) {
     return layout.trained_constant() + (layout.mixed_precision() ? "" : " / static_cast<std::int64_t>(sizeof(float))");
 }
 
-// What a call that works on whole arenas is given.
-std::string whole_arena_expression(const CallField& field, const ProgramLayout& layout) {
+// What a call that works on whole arenas is given. `steps`: it is the optimizer's.
+std::string whole_arena_expression(const CallField& field, const ProgramLayout& layout, bool steps) {
     switch (field.kind) {
         case CallField::Kind::arena: {
             const std::string states = field.index == 1 ? "" : fmt::format("{} * ", field.index);
@@ -440,11 +441,11 @@ std::string whole_arena_expression(const CallField& field, const ProgramLayout& 
             return at_arena(field.dtype, arena_text(true, field.arena), field.index == 0 ? "0" : states + bytes);
         }
         case CallField::Kind::elements: return trained_elements(layout);
-        case CallField::Kind::segments: return "arenas_.segments";
+        case CallField::Kind::segments: return "part.segments";
         default: break;
     }
     check(field.kind == CallField::Kind::scalars, field.name + " is no field of a whole arena");
-    return "arenas_.scalars";
+    return steps ? "part.scalars" : "arenas_.scalars";
 }
 
 }  // namespace
@@ -520,7 +521,7 @@ void FunctionPrinter::runtime_call(SourceText& out, const Frame& frame, const Op
             continue;
         }
         if (field.kind != CallField::Kind::operand && field.kind != CallField::Kind::result) {
-            add(field.name, whole_arena_expression(field, layout_));
+            add(field.name, whole_arena_expression(field, layout_, is_of_parameters(frame.f, op)));
             continue;
         }
         const Value v =

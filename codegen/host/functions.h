@@ -13,6 +13,7 @@
 #include "codegen/host/kernel_table.h"
 #include "codegen/host/layout.h"
 #include "codegen/text.h"
+#include "compiler/planned/update_parts.h"
 
 namespace thunderc {
 
@@ -31,6 +32,10 @@ class FunctionPrinter {
     void offsets(SourceText& out, const Function& function) const;
     // The table of units, for model.h.
     void units(SourceText& out) const;
+    // Whether an update may run beside the forward pass; its parts, for model.h, and UpdateRange of each, for spec.cpp.
+    bool waits_for_updates() const;
+    void update_parts(SourceText& out) const;
+    std::vector<std::string> update_ranges() const;
     // The statements of an entry function, or of a part of its ops, without braces.
     void print_entry(SourceText& out, const Function& entry, std::span<const Op> part) const;
 
@@ -60,6 +65,13 @@ class FunctionPrinter {
     };
     const Units& units_of_module() const;  // found once
     mutable std::optional<Units> units_;
+    // Parts of the update that the forward pass waits for, and what model.h calls each. Found once.
+    struct NamedParts {
+        UpdateParts found;
+        std::vector<std::string> names;
+    };
+    const NamedParts& parts_of_update() const;
+    mutable std::optional<NamedParts> parts_of_update_;
     struct Frame;
     std::vector<std::string> modules_in_order(const Function& block) const;
     std::vector<NamedResult> named_results(const Frame& frame) const;
@@ -77,6 +89,9 @@ class FunctionPrinter {
     void locals(SourceText& out, const Frame& frame) const;
     void statements(SourceText& out, const Frame& frame) const;
     void statement(SourceText& out, const Frame& frame, const Op& op) const;
+    // Before an op of the forward pass, and in the iterations of one that is a loop.
+    void wait_for_update(SourceText& out, const Frame& frame, const Op& op) const;
+    void wait_in_loop(SourceText& out, const Frame& frame, const Op& op) const;
     void loop(SourceText& out, const Frame& frame, const Op& op) const;
     void slots(SourceText& out, const Frame& frame, const Op& op) const;
     std::string layers_text(const Op& loop) const;

@@ -13,6 +13,7 @@
 #include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/planned/step_form.h"
+#include "compiler/planned/update_parts.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -36,6 +37,13 @@ std::size_t statement_count(const Function& f, const Op& op) {
 
 std::vector<std::span<const Op>> printed_parts(const Function& entry) {
     const std::span<const Op> all = entry.ops;
+    if (entry.name == update_function) {
+        const auto step = std::find_if(all.begin(), all.end(), [&](const Op& op) {
+            return !is_view(op) && is_of_parameters(entry, op);
+        });
+        return {all.first(static_cast<std::size_t>(step - all.begin())),
+                all.subspan(static_cast<std::size_t>(step - all.begin()))};
+    }
     if (entry.name != forward_backward_function) return {all};
     const std::size_t end = end_of_forward(entry);
     const std::span<const Op> forward = all.first(end), backward = all.subspan(end);
@@ -50,6 +58,7 @@ std::vector<std::span<const Op>> printed_parts(const Function& entry) {
 std::vector<EntryPart> entry_parts(const Function& entry) {
     const std::vector<std::span<const Op>> parts = printed_parts(entry);
     if (parts.size() == 1) return {{identifier(entry.name), parts[0]}};
+    if (entry.name == update_function) return {{"clip", parts[0]}, {"update", parts[1]}};
     return {{"forward", parts[0]}, {"backward", parts[1]}};
 }
 

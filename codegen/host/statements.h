@@ -18,10 +18,11 @@ namespace thunderc {
 std::size_t statement_count(const Function& f, const Op& op);
 
 // The ops of an entry function by the functions of C++ that have them: of forward_backward its forward pass and its
-// backward pass, unless a loop of this begins in that one; of others all.
+// backward pass, unless a loop of this begins in that one; of update what comes before the first op that works on
+// parameters or states, and the rest; of others all.
 std::vector<std::span<const Op>> printed_parts(const Function& entry);
 
-// The same with the names of those functions: "forward", "backward"; else the entry's own.
+// The same with the names of those functions: "forward", "backward"; "clip", "update"; else the entry's own.
 struct EntryPart {
     std::string name;
     std::span<const Op> ops;

@@ -108,8 +108,10 @@ void print_model_class(SourceText& out, const ProgramLayout& layout) {
             out.comment("The backward pass begins before the forward pass ends: there is none by itself.");
             out.line(fmt::format("void forward({}) {{}}", ranks ? "thunder::MicroStep" : "thunder::WriteMode"));
         }
-        out.comment("The norm of the gradients, clipping, and the optimizer's step.");
-        out.line("void update();");
+        out.comment("The norm of the gradients, and the factor that clips them.");
+        out.line("void clip();");
+        out.comment("The optimizer's step, of a part of the parameters.");
+        out.line("void update(const thunder::UpdatePart& part, thunder::Stream& stream);");
         if (module.find(evaluate_function) != nullptr) {
             out.comment("The model in evaluation, for batches that are not trained on: adds up the loss of one.");
             out.line("void evaluate();");
@@ -332,6 +334,7 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         out.blank();
     }
     printer.units(out);
+    printer.update_parts(out);
     out.banner("offsets");
     out.comment(
         "In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in "
@@ -384,6 +387,10 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
         out.comment(fmt::format("model.cpp: {} of {}, in one call.", module.main().name, options.model_name));
         out.comment(formula_convention());
     }
+    if (printer.waits_for_updates())
+        out.comment(
+            "wait_for_update(part): where the update of the step before runs beside the forward pass, that part of it "
+            "is done, which writes what is read next.");
     const Communication& communication = layout.communication();
     out.line("#include \"model.h\"");
     out.blank();
@@ -403,14 +410,19 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
         const std::vector<EntryPart> parts = entry_parts(f);
         for (std::size_t k = 0; k < parts.size(); ++k) {
             const std::string& name = parts[k].name;
+            const bool updates = f.name == update_function && k + 1 == parts.size();
             out.blank();
             if (communication.any() && step)
                 out.open(fmt::format("void Model::{}([[maybe_unused]] MicroStep micro_step) {{", name));
+            else if (updates)
+                out.open(
+                    "void Model::update([[maybe_unused]] const UpdatePart& part, [[maybe_unused]] Stream& stream) {");
             else
                 out.open(fmt::format("void Model::{}({}) {{", name, step ? "[[maybe_unused]] WriteMode mode" : ""));
             if (communication.any() && step) out.line("[[maybe_unused]] const WriteMode mode = micro_step.mode;");
-            out.line(fmt::format("[[maybe_unused]] Stream& stream = {};",
-                                 communication.any() ? "streams_.compute" : "stream_"));
+            if (!updates)
+                out.line(fmt::format("[[maybe_unused]] Stream& stream = {};",
+                                     communication.any() ? "streams_.compute" : "stream_"));
             // The norm's are within one call.
             const std::span<const Op> printed = f.name == update_function ? std::span<const Op>() : parts[k].ops;
             for (std::size_t stream : communication.streams_of(printed))

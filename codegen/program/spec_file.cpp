@@ -124,6 +124,8 @@ class SpecPrinter {
         array("UnitSpec", "UNITS", units_, "name, elements of a shard, its offset in the arena in bytes, type");
         array("std::string_view", "STREAMS", streams_);
         if (trains) results();
+        array("UpdateRange", "UPDATE_PARTS", printer_.update_ranges(),
+              "part, layers, elements of the arena from and to, and from one layer's to the next one's");
         out_.line("}  // namespace");
         out_.blank();
         out_.open(trains ? "const ProgramSpec PROGRAM = {" : "const FunctionSpec FUNCTION = {");
@@ -225,6 +227,7 @@ class SpecPrinter {
         else if (!options_.compile.fp8.empty())
             out_.line(fmt::format(".scaling = {{.recipe = {}}},", quote(options_.compile.fp8)));
         if (has_results_) out_.line(".results = RESULTS,");
+        if (printer_.waits_for_updates()) out_.line(".update_parts = UPDATE_PARTS,");
         if (!layout_.communication().any()) return;
         out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
         if (!units_.empty()) out_.line(".units = UNITS,");

@@ -43,6 +43,7 @@ std::vector<std::string> PlanChecker::run() {
             // Where the plan lacks a place, nothing can be written out.
             if (!module_.streams.empty() && violations_.empty()) check_streams(*this, f);
         }
+    if (is_step(module_) && violations_.empty()) check_updates(*this);
     compare_named();
     compare_constants();
     compare_with_parameters();

@@ -15,6 +15,8 @@
 //   alignment    64 bytes, except where a tensor has to follow another
 //   streams      of two ops on different streams that touch the same bytes, one waits for the other, through events;
 //                the work of a function begins and ends on the stream compute
+//   updates      where the update of a step runs beside the next forward pass, this waits for each parameter before it
+//                reads it, and for all of them before it writes a gradient; each is stepped once
 //
 // A violation is a sentence: "@f: %a (...) and %b (...) share bytes ...".
 #pragma once

@@ -110,5 +110,7 @@ class PlanChecker {
 void check_function(PlanChecker& plan, const Function& f, Binding binding);
 // Whether other orders, which a module of several streams permits, give the same.
 void check_streams(PlanChecker& plan, const Function& entry);
+// Whether the forward pass may run beside the update of the step before it: it waits for what it reads.
+void check_updates(PlanChecker& plan);
 
 }  // namespace thunderc::checking

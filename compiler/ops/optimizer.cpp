@@ -312,7 +312,7 @@ RuntimeCall update_call(const RuleInfo& rule, const Op& op, const Function& f) {
     fields.push_back(named("scalars", CallField::Kind::scalars));
     if (rule.steps_wholes()) fields.push_back(result_field("scratch", (1 + rule.states.size()) * count));
     std::string comment = fmt::format(
-        "{} on all parameters{}, {}", rule.title,
+        "{} on the part's parameters{}, {}", rule.title,
         narrow_copies ? fmt::format(" and their {} copies", name_of(op.attributes.dtype("narrow_copies"))) : "",
         rule.steps_matrices() ? "hidden matrices by products, all else in one pass over memory"
         : rule.steps_tensors  ? "tensor by tensor"

@@ -52,6 +52,7 @@ class Expansion {
         Binding binding;
         for (Value v : entry.arguments) binding.tensors[v] = new_tensors(entry.type(v));
         binding.loop = loops_++;
+        entry_ = &entry;
         const std::vector<Content> results = expand(entry, binding);
         for (const Content& result : results)
             for (std::size_t t : result.tensors) plan_.tensors[t].temporary = false;
@@ -136,6 +137,10 @@ class Expansion {
     }
 
     void one(const Function& f, const Op& op, Frame& frame, const Binding& binding) {
+        if (&f == entry_) {
+            entry_op_ = static_cast<std::size_t>(&op - f.ops.data());
+            entry_iteration_ = 0;
+        }
         for (Value v : op.results)
             if (f.type(v).kind != Type::Kind::token) frame[v.index].spot = spot(f, v, binding);
         if (is_loop(op)) {
@@ -180,6 +185,8 @@ class Expansion {
         a.function = &f;
         a.op = &op;
         a.stream = stream_of(op);
+        a.entry_op = entry_op_;
+        a.entry_iteration = entry_iteration_;
         auto access = [&](Value v, std::int64_t m) {
             const Content& content = frame[v.index];
             check(static_cast<std::size_t>(m) < content.tensors.size(),
@@ -315,7 +322,7 @@ class Expansion {
     void repeat(const Function& f, const Op& op, std::vector<Content>& frame, const Binding& binding) {
         const Function& body = callee(op, "body");
         const std::int64_t n = loop_count(op);
-        const bool reverse = loop_reversed(op);
+        const bool reverse = loop_reversed(op), of_entry = &f == entry_;
         const auto carried = loop_carried(op);
         std::vector<std::vector<std::size_t>> flowing;  // what the carried values hold
         for (std::size_t k = 0; k < carried; ++k) flowing.push_back(frame[op.operands[k].index].tensors);
@@ -324,6 +331,7 @@ class Expansion {
         const auto begun = begun_.extract(std::pair(&frame, &op));
         Loop loop = begun ? std::move(begun.mapped()) : begin_loop(op, frame, binding);
         for (std::int64_t step = 0; step < n; ++step) {
+            if (of_entry) entry_iteration_ = step;
             const auto at = static_cast<std::size_t>(reverse ? n - 1 - step : step);
             Binding inner = loop.iterations.bind(step);
             for (std::size_t k = 0; k < carried; ++k) inner.tensors[body.arguments[k]] = flowing[k];
@@ -344,6 +352,9 @@ class Expansion {
     };
 
     const Module& module_;
+    const Function* entry_ = nullptr;
+    std::size_t entry_op_ = 0;  // whose actions are written now
+    std::int64_t entry_iteration_ = 0;
     std::map<std::pair<std::size_t, const Op*>, Together> together_;  // by the execution of a loop
     ExpandedPlan plan_;
     std::size_t loops_ = 0;

@@ -34,6 +34,8 @@ struct PlannedAction {
     const Function* function = nullptr;
     const Op* op = nullptr;                           // of the module that was expanded
     std::size_t stream = 0;                           // 0: compute; k + 1: stream k of the module
+    std::size_t entry_op = 0;                         // of the entry function, which it is a part of
+    std::int64_t entry_iteration = 0;                 // of that op, where it is a loop
     std::vector<std::optional<PlannedAccess>> reads;  // by operand, families member by member; none where absent
     std::vector<PlannedAccess> writes;                // by result, families member by member
     std::optional<std::size_t> awaits;                // of a wait: the action that is the record

@@ -191,6 +191,10 @@ void check_options(const Options& o, const ProgramSpec& program) {
         fail_usage(cat("--stochastic-rounding is about parameters in bf16, and those that ", program.name,
                        " trains are ", name_of(stepped)),
                    "leave it away; thunderc train --dtype bf16 --master none makes a program with such parameters");
+    if (o.overlap_update && (o.no_overlap || o.ema > 0))
+        fail_usage(cat("--overlap-update leaves the step of the parameters to the next forward pass, and ",
+                       o.no_overlap ? "--no-overlap has it done behind the backward pass" : "--ema follows each step"),
+                   "leave one of them away");
     if (o.numerics.empty() && (o.numerics_every > 0 || !o.numerics_tensors.empty()))
         fail_usage(cat(o.numerics_every > 0 ? "--numerics-every" : "--numerics-tensors",
                        " is about --numerics, which is not given"),

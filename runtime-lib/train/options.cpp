@@ -261,6 +261,12 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     add("no-cuda-graph", "", "issue each step's calls one by one, instead of replaying a captured step",
         flag(&Options::no_cuda_graph));
 
+    const char* const behind = "step the parameters behind the backward pass, not beside the next forward pass";
+    if (!program.update_parts.empty())
+        add("overlap-update", "", "step them beside it, as a GPU does unless --ema follows each step",
+            flag(&Options::overlap_update));
+    if (!program.update_parts.empty() && !program.is_sharded())
+        add("no-overlap", "", cat(behind, ", which shows what overlap is worth"), flag(&Options::no_overlap));
     if (program.providers.attention)
         add("attention-backward", "HOW",
             "deterministic: its gradients have the same bits in every run, for some memory and time; fast: "
@@ -292,7 +298,9 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
                         choices.emplace_back(name_of(one), one);
                     o.buffers = choice<Buffers>(value, place, choices);
                 });
-        add("no-overlap", "", "wait for each collective where it is issued, which shows what overlap is worth",
+        add("no-overlap", "",
+            cat("wait for each collective where it is issued",
+                program.update_parts.empty() ? "" : cat(", and ", behind), ", which shows what overlap is worth"),
             flag(&Options::no_overlap));
         add("chaos", "SEED", "sleep at random places of each stream: results must not change",
             [](Options& o, const std::string& value, const Place& place) {

@@ -127,13 +127,14 @@ struct Options {
     Buffers buffers = Buffers::average;
 
     // of a GPU
+    bool overlap_update = false;  // the update runs beside the next forward pass, as it does on a GPU
     bool tf32 = false, autotune = false, no_cuda_graph = false, profile = false;
     SumsOfAttention attention_backward = SumsOfAttention::automatic;
 
     // of several ranks
     double hang_timeout = 1800;  // seconds
     std::uint64_t chaos = 0;     // 0: off
-    bool no_overlap = false;     // collectives are issued on the stream that computes
+    bool no_overlap = false;     // collectives are issued on the stream that computes, updates behind the backward pass
     std::string timeline;
 
     std::string program_folder;  // where train.json, weights and constants lie

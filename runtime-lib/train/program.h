@@ -58,6 +58,12 @@ struct PaddedRow {
     std::int64_t row;
 };
 
+// Elements [begin, end) of the arena of parameters, as a part of the update steps them; of a loop's layers `layers`
+// parts, numbered one behind the other, whose elements lie `stride` apart.
+struct UpdateRange {
+    std::int64_t part, layers, begin, end, stride;
+};
+
 // Adapters of low rank that are trained beside frozen weights; their parameters are called as PEFT calls them.
 struct AdapterSpec {
     std::int64_t rank;
@@ -138,6 +144,8 @@ struct ProgramSpec {
     ScalingSpec scaling{};
 
     std::span<const FunctionResults> results{};  // of its steps
+    // Parts of the update, in the order in which the forward pass waits for them; none: it waits for none.
+    std::span<const UpdateRange> update_parts{};
 
     // of a program for several ranks
     Mesh mesh{};                                  // that it was generated for

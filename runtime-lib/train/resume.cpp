@@ -184,6 +184,12 @@ void begin_progress(Progress& progress, const ProgramSpec& program, const Option
     if (options.loss_scaling != Options::LossScaling::dynamic) progress.loss_scale = 0;
 }
 
+void keep_seed(Options& options, const Progress& progress, const std::string& checkpoint) {
+    if (options.seed_given && options.seed != progress.seed)
+        fail(cat(checkpoint, " was begun with --seed ", progress.seed, ", not ", options.seed), "leave --seed away");
+    options.seed = progress.seed;
+}
+
 std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& program, const Options& options,
                                          std::int64_t rows) {
     const Progress before = progress;

@@ -22,6 +22,9 @@ class World;
 // Of a run that begins. `rows`: of all ranks in a step.
 void begin_progress(Progress& progress, const ProgramSpec& program, const Options& options, std::int64_t rows);
 
+// Its seed is the one that it began with; fails where another one is asked for.
+void keep_seed(Options& options, const Progress& progress, const std::string& checkpoint);
+
 // Of a run that goes on from `progress`, as a checkpoint has it: lines that say in what it is not the run before.
 std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& program, const Options& options,
                                          std::int64_t rows);

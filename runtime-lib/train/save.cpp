@@ -174,8 +174,11 @@ std::string how_saved(const std::string& path, const Options& options) {
     return has_config(options.init) ? "a folder as --init names one" : "a folder";
 }
 
-void check_save(const std::string& path) {
-    is_model_folder(path) ? check_folder(path) : check_writable(path);
+void check_results(const Options& options) {
+    for (const std::string& path : {options.dump_gradients, options.timeline, options.memory, options.numerics})
+        check_writable(path);
+    for (const std::string& path : {options.save, options.save_ema})
+        is_model_folder(path) ? check_folder(path) : check_writable(path);
 }
 
 std::vector<std::string> save_at_end(const ProgramSpec& program, const Options& options, const World& world,

@@ -30,8 +30,8 @@ void save_parameters(const std::string& path, const SavedParameters& which, cons
 // --save, --save-ema and --save-dtype.
 void add_save_flags(std::vector<Flag>& flags);
 void check_save_options(const ProgramSpec& program, const Options& options);
-// Fails as saving there would, as far as that can be told before; "" passes.
-void check_save(const std::string& path);
+// Fails as writing what a run leaves behind would, as far as that can be told before.
+void check_results(const Options& options);
 
 // How a path of these is written: "not given", "a file", "a folder", "a folder as --init names one". Ranks are to be of
 // one mind.

@@ -93,6 +93,8 @@ struct Trainer::State {
         loader.allocate(device);
         for (StepInFlight& in_flight : in_flights) in_flight.memory = device.allocate_staging(2 * step_bytes);
         writer.allocate(device, arenas, states, average);
+        const bool beside = options.overlap_update || (device.is_gpu() && !options.no_overlap && options.ema == 0);
+        updates.begin(program, arenas, step_bytes, beside, stream);
     }
 
     // As the program says, but for what this run keeps of matrices that it steps in another way.
@@ -189,11 +191,7 @@ struct Trainer::State {
         if (evaluates(options)) evaluation.emplace(program, options, cut);
         if (!options.eval_only) source = open_batch_source(program, options, cut);
         if (source && !options.resume) source->begin({});
-        if (world.is_first())
-            for (const std::string& path : {options.dump_gradients, options.timeline, options.memory, options.numerics})
-                check_writable(path);
-        if (world.is_first())
-            for (const std::string& path : {options.save, options.save_ema}) check_save(path);
+        if (world.is_first()) check_results(options);
         if (is_narrow(program.compute) && program.providers.products)
             console.line(cat(name_of(program.compute), ": ", device.describe_products_of(program.compute)));
         check_room(device, console, arena_sizes(), average.bytes(), writer.staging_bytes());
@@ -224,13 +222,8 @@ struct Trainer::State {
             if (checkpoints.empty())
                 fail(cat("there is no checkpoint in ", options.checkpoint, " to go on from"),
                      "the first run of a job starts without --resume");
-            const bool seed_asked = options.seed_given;
             progress = read_checkpoint(checkpoints.back(), program, arenas, states, average, world, stream);
-            if (seed_asked && options.seed != progress.seed) {
-                fail(cat(checkpoints.back(), " was begun with --seed ", progress.seed, ", not ", options.seed),
-                     "leave --seed away");
-            }
-            options.seed = progress.seed;
+            keep_seed(options, progress, checkpoints.back());
             console.line(cat("goes on from ", checkpoints.back()));
             last_checkpoint = checkpoints.back();
             saved_step = progress.step;
@@ -257,6 +250,7 @@ struct Trainer::State {
     }
 
     void save_checkpoint(bool waits) {  // waits: no step goes on beside
+        updates.flush();
         if (saved_step == progress.step) return best.name(last_checkpoint, writer, world);  // it is there
         agree_on_buffers(program, options, *communicator, arenas.parameters, stream);
         const bool is_best = best.kept_step() == progress.step;
@@ -279,6 +273,7 @@ struct Trainer::State {
     bool settle() {
         report_steps(0);
         if (!bad_step) return true;
+        updates.forget();
         writer.finish();
         const std::int64_t bad = *std::exchange(bad_step, std::nullopt);
         const std::int64_t position = progress.data_position - (progress.step - 1 - bad) * cut.global_rows();
@@ -347,6 +342,7 @@ struct Trainer::State {
     OptimizerStates states;
     std::vector<ParameterSegment> segments;
     WeightAverage average;  // over these
+    Updates updates;
     LossScaler scaler;
     BadSteps bad_steps;
     BestEvaluation best;
@@ -429,8 +425,12 @@ Streams Trainer::streams() {
 std::int64_t Trainer::micro_steps() const {
     return state_->evaluating ? state_->evaluation->micro_batches() : state_->cut.micro_steps;
 }
-MicroStep Trainer::micro_step(std::int64_t micro_step) const {
-    return {micro_step == 0 ? WriteMode::overwrite : WriteMode::add, micro_step + 1 == state_->cut.micro_steps};
+MicroStep Trainer::micro_step(std::int64_t micro_step) {
+    return {micro_step == 0 ? WriteMode::overwrite : WriteMode::add, micro_step + 1 == state_->cut.micro_steps,
+            state_->updates.take()};
+}
+Updates& Trainer::updates() {
+    return state_->updates;
 }
 
 bool Trainer::begin_step() {
@@ -523,6 +523,7 @@ bool Trainer::begin_evaluation() {
     // Where a run goes on, what was due behind its last step may not have been done, and the log has lost it.
     if (!s.options.eval_only && !s.evaluation->is_due(step, s.last)) return false;
     if (!s.settle()) return false;
+    s.updates.flush();
     swap_average(s.program, s.options, s.average, s.arenas, s.stream);
     s.evaluated_step = step;
     s.evaluation_began = steady_ms();
@@ -570,6 +571,7 @@ void Trainer::end_evaluation() {
 int Trainer::finish() {
     State& s = *state_;
     s.report_steps(0);
+    s.updates.flush();
     const bool whole = s.progress.step >= s.last;
     const EndRequest end = s.end();
     const bool trained = s.progress.step > s.first_step;

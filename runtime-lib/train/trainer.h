@@ -11,6 +11,7 @@
 #include "train/arenas.h"
 #include "train/options.h"
 #include "train/program.h"
+#include "train/updates.h"
 
 namespace thunder {
 
@@ -29,13 +30,16 @@ class Trainer {
     // False when all steps are done, or the run was interrupted. Otherwise sets the step's scalars.
     bool begin_step();
     std::int64_t micro_steps() const;
-    MicroStep micro_step(std::int64_t micro_step) const;
+    // Asked once for each micro-step that is trained on.
+    MicroStep micro_step(std::int64_t micro_step);
     // Puts a micro-batch of this step, this rank's rows of it, into the batch arena.
     void load_batch(std::int64_t micro_step);
     // The weight of the step's loss is known: seeds the backward pass with its inverse.
     void set_loss_gradient();
     // All gradients are there: writes them to a file in the first step, if asked.
     void gradients_are_ready();
+    // When the optimizer steps the parameters.
+    Updates& updates();
     // Logs the step; writes a checkpoint when it is time.
     void end_step();
 

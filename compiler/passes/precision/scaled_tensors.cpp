@@ -8,6 +8,7 @@
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
 #include "compiler/support/error.h"
+#include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
 namespace {
@@ -148,7 +149,12 @@ void ScaledTensors::update_scales(Function& step, Function& update, bool ranks) 
         give(step, *tensor, Part::amax, tensor->amax_after);
         weights.push_back(argument(update, *tensor, Part::amax));
     }
+    const auto behind = static_cast<std::ptrdiff_t>(update.ops.size());
     emit_update(update, "weight", weights);
+    // Scales follow from amaxes alone. The optimizer's step, whose parts may run beside the next forward pass, is last.
+    const auto stepped = std::find_if(update.ops.begin(), update.ops.end(),
+                                   [](const Op& op) { return thunder::find_rule(op.name) != nullptr; });
+    std::rotate(stepped, update.ops.begin() + behind, update.ops.end());
 }
 
 void ScaledTensors::require_any() const {

@@ -160,6 +160,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
                                {"--save-ema", how_saved(o.save_ema, o)},
                                {"--buffers", std::string(name_of(o.buffers))},
                                {"--no-overlap", yes(o.no_overlap)},
+                               {"--overlap-update", yes(o.overlap_update)},
                                {"--memory", yes(!o.memory.empty())},
                                {"--timeline", yes(!o.timeline.empty())}});
     return facts;

@@ -204,15 +204,19 @@ void Model::forward_backward(const thunder::MicroStep& step) {
     stream_.wait(reduced_);
 }
 
-void Model::update() {
+void Model::clip() {
+    const auto* gradients = reinterpret_cast<const float*>(arenas_.gradients);
+    thunder::sharded_norm({.scalars = arenas_.scalars, .gradients = gradients, .elements = HELD}, stream_);
+}
+
+void Model::update(const thunder::UpdatePart& part, thunder::Stream& stream) {
     auto* held = reinterpret_cast<float*>(arenas_.parameters);
     const auto* gradients = reinterpret_cast<const float*>(arenas_.gradients);
     auto* moments = reinterpret_cast<float*>(arenas_.optimizer);
-    thunder::sharded_norm({.scalars = arenas_.scalars, .gradients = gradients, .elements = HELD}, stream_);
     thunder::adamw({.parameters = held,
                     .gradients = gradients,
                     .states = {moments, moments + HELD},
-                    .segments = arenas_.segments,
-                    .scalars = arenas_.scalars},
-                   stream_);
+                    .segments = part.segments,
+                    .scalars = part.scalars},
+                   stream);
 }

@@ -22,7 +22,8 @@ class Model {
     // The next step overwrites the gradients.
     void evaluate() { forward_backward({thunder::WriteMode::overwrite, true}); }
     void forward_backward(const thunder::MicroStep& step);
-    void update();
+    void clip();
+    void update(const thunder::UpdatePart& part, thunder::Stream& stream);
 
   private:
     thunder::TrainingArenas arenas_;

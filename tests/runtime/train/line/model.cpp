@@ -81,13 +81,17 @@ void Model::forward_backward(thunder::WriteMode mode) {
     arenas_.scalars->loss_sum += sum / count;
 }
 
-void Model::update() {
+void Model::clip() {
     const auto* gradients = reinterpret_cast<const float*>(arenas_.gradients);
     thunder::global_norm(arenas_.scalars, gradients, PARAMETERS / 4, stream_);
+}
+
+void Model::update(const thunder::UpdatePart& part, thunder::Stream& stream) {
+    const auto* gradients = reinterpret_cast<const float*>(arenas_.gradients);
     thunder::sgd({.parameters = reinterpret_cast<float*>(arenas_.parameters),
                   .gradients = gradients,
                   .states = {reinterpret_cast<float*>(arenas_.optimizer)},
-                  .segments = arenas_.segments,
-                  .scalars = arenas_.scalars},
-                 stream_);
+                  .segments = part.segments,
+                  .scalars = part.scalars},
+                 stream);
 }

@@ -18,7 +18,8 @@ class Model {
     void loss_weight();
     void evaluate() { forward_backward(thunder::WriteMode::overwrite); }  // the next step overwrites the gradients
     void forward_backward(thunder::WriteMode mode);
-    void update();
+    void clip();
+    void update(const thunder::UpdatePart& part, thunder::Stream& stream);
 
   private:
     thunder::TrainingArenas arenas_;

@@ -86,16 +86,20 @@ void Model::forward_backward(thunder::WriteMode mode) {
                             reinterpret_cast<const std::int64_t*>(arenas_.batch + LABELS), B, *arenas_.scalars);
 }
 
-void Model::update() {
+void Model::clip() {
+    const auto* gradients = reinterpret_cast<const float*>(arenas_.gradients);
+    thunder::global_norm(arenas_.scalars, gradients, PARAMETERS / 4, stream_);
+}
+
+void Model::update(const thunder::UpdatePart& part, thunder::Stream& stream) {
     auto* parameters = reinterpret_cast<float*>(arenas_.parameters);
     const auto* gradients = reinterpret_cast<const float*>(arenas_.gradients);
     auto* moments = reinterpret_cast<float*>(arenas_.optimizer);
     constexpr std::int64_t elements = PARAMETERS / 4;
-    thunder::global_norm(arenas_.scalars, gradients, elements, stream_);
     thunder::adamw({.parameters = parameters,
                     .gradients = gradients,
                     .states = {moments, moments + elements},
-                    .segments = arenas_.segments,
-                    .scalars = arenas_.scalars},
-                   stream_);
+                    .segments = part.segments,
+                    .scalars = part.scalars},
+                   stream);
 }
