@@ -16,6 +16,7 @@
 #include "cli/step_table.h"
 #include "codegen/program/readme.h"
 #include "compiler/choose_recompute.h"
+#include "compiler/cost_model/update_overlap.h"
 #include "compiler/support/error.h"
 #include "runtime-lib/optim/rules/info.h"
 
@@ -111,6 +112,7 @@ Planned plan_model(const ModelOptions& model, const Machine* machine) {
     const Module& module = out.compiled.module;
     estimate.machine = machine;
     estimate.kernels = step_costs(module);
+    if (out.trains && machine->is_gpu) estimate.overlapped = update_overlap(module, *machine, machine->reach).gained();
     const Function& main = module.main();
     estimate.tokens = step_tokens(main);
     for (std::size_t k = 0; k < main.arguments.size(); ++k)

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <map>
 
+#include "runtime-lib/optim/update_share.h"
+
 namespace thunderc {
 
 double StepEstimate::seconds(const Reach& reach) const {
@@ -25,8 +27,8 @@ bool StepEstimate::quantised() const {
                        [](const KernelCost& k) { return k.flops > 0 && is_quantised(k.products); });
 }
 
-double StepEstimate::share_of_peak(const Reach& reach, double flops) const {
-    return flops / seconds(reach) / (narrow() || quantised() ? machine->bf16_flops : machine->f32_flops);
+double StepEstimate::share_of_peak(double seconds, double flops) const {
+    return flops / seconds / (narrow() || quantised() ? machine->bf16_flops : machine->f32_flops);
 }
 
 namespace {
@@ -111,16 +113,17 @@ std::string step_table(const StepEstimate& e) {
     for (const KernelCost& k : e.kernels) total.add(k, m);
     out += text_of(total, roof, "**");
     if (e.model_flops <= 0) return out;
-    const auto rate = [&](const char* what, const Reach& reach) {
+    const auto rate = [&](const char* what, double seconds) {
         out += fmt::format(
             "{}: {:.1f} ms, {:.0f} tokens/s, {:.1f}% MFU{} ({:.1f}% with masked pairs of attention counted)\n", what,
-            1e3 * e.seconds(reach), static_cast<double>(e.tokens) / e.seconds(reach),
-            100 * e.share_of_peak(reach, e.model_flops), e.quantised() ? " of the peak in bf16" : "",
-            100 * e.share_of_peak(reach, e.full_model_flops));
+            1e3 * seconds, static_cast<double>(e.tokens) / seconds, 100 * e.share_of_peak(seconds, e.model_flops),
+            e.quantised() ? " of the peak in bf16" : "", 100 * e.share_of_peak(seconds, e.full_model_flops));
     };
     out += "\n";
-    rate("at the roof", {});
-    rate("expected", m.reach);
+    rate("at the roof", e.seconds({}));
+    rate(e.overlapped > 0 ? "expected with --no-overlap" : "expected", e.seconds(m.reach));
+    if (e.overlapped > 0)
+        rate("expected with the update beside the next step's forward pass", e.seconds(m.reach) - e.overlapped);
     out += fmt::format(
         "expected ({}): products reach {:.0f}% of the peak{}, attention {:.0f}% forward and {:.0f}% backward; fused "
         "kernels {:.0f}% of the memory's rate, the optimizer {:.0f}%, embedding and cross entropy {:.0f}%; {:.1f} us "
@@ -129,6 +132,11 @@ std::string step_table(const StepEstimate& e) {
         e.quantised() ? fmt::format(", those of FP8 {:.0f}% of theirs", 100 * m.reach.fp8_products) : "",
         100 * m.reach.attention_forward, 100 * m.reach.attention_backward, 100 * m.reach.memory,
         100 * m.reach.optimizer, 100 * m.reach.lookups, 1e6 * m.reach.seconds_per_call);
+    if (e.overlapped > 0)
+        out += fmt::format(
+            "beside a forward pass the update has one of {} multiprocessors, which get twice their share of the "
+            "memory's rate: assumed, not measured\n",
+            thunder::share_of_update);
     const auto by_threads = [](const KernelCost& k) {
         return k.flops > 0 && k.name.starts_with("fp8_") && !is_quantised(k.products);
     };
@@ -156,9 +164,11 @@ std::string step_json(const StepEstimate& e, const std::string& ranks) {
     return fmt::format(
         "{{\n  \"machine\": \"{}\", \"bytes_per_second\": {:.17g}, \"bf16_flops\": {:.17g}, \"f32_flops\": {:.17g},\n"
         "  \"tokens\": {}, \"memory_bytes\": {}, \"model_flops\": {:.17g}, \"full_model_flops\": {:.17g},\n"
-        "  \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g},\n  \"inputs\": [{}],\n  \"kernels\": [\n{}\n  ]{}\n}}\n",
+        "  \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g}, \"overlapped_ms\": {:.6g},\n  \"inputs\": [{}],\n  "
+        "\"kernels\": [\n{}\n  ]{}\n}}\n",
         m.name, m.bytes, m.bf16_flops, m.f32_flops, e.tokens, e.memory_bytes, e.model_flops, e.full_model_flops,
-        1e3 * e.seconds({}), 1e3 * e.seconds(m.reach), inputs, rows, ranks.empty() ? "" : ",\n  \"ranks\": " + ranks);
+        1e3 * e.seconds({}), 1e3 * e.seconds(m.reach), 1e3 * e.overlapped, inputs, rows,
+        ranks.empty() ? "" : ",\n  \"ranks\": " + ranks);
 }
 
 }  // namespace thunderc

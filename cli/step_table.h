@@ -25,10 +25,13 @@ struct StepEstimate {
     // attention as if nothing were masked, which is how published shares of the peak count it. 0: no training program.
     double model_flops = 0, full_model_flops = 0;
 
-    double seconds(const Reach& reach) const;
-    bool narrow() const;     // whether products are of a narrow type
-    bool quantised() const;  // whether some are of FP8
-    double share_of_peak(const Reach& reach, double flops) const;
+    // Of what is expected: how much less it is where the update runs beside the next step's forward pass.
+    double overlapped = 0;
+
+    double seconds(const Reach& reach) const;  // one kernel behind the other
+    bool narrow() const;                       // whether products are of a narrow type
+    bool quantised() const;                    // whether some are of FP8
+    double share_of_peak(double seconds, double flops) const;
 };
 
 std::string step_table(const StepEstimate& estimate);                                // Markdown

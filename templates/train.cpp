@@ -2,10 +2,10 @@
 // Trains the model: one step is the weight of its loss, forward and backward for each micro-batch, and an update.
 #include "device/check_cpu.h"  // tells a CPU that lacks what this was built for
 #include "device/stream.h"     // Graph: a part of a step that is the same each time
-#include "model.h"             // Model: forward, backward, clip, update of this graph; PROGRAM: its parameters and inputs
-#include "support/error.h"     // what was thrown becomes one message
-#include "train/options.h"     // the command line
-#include "train/trainer.h"     // memory, batches, schedule, log, checkpoints
+#include "model.h"          // Model: forward, backward, clip, update of this graph; PROGRAM: its parameters and inputs
+#include "support/error.h"  // what was thrown becomes one message
+#include "train/options.h"  // the command line
+#include "train/trainer.h"  // memory, batches, schedule, log, checkpoints
 
 int main(int argc, char** argv) try {
     thunder::check_cpu();
@@ -49,7 +49,7 @@ int main(int argc, char** argv) try {
             // The first overwrites gradients, later ones add to them; after the last they are complete on all ranks.
             const thunder::MicroStep step = trainer.micro_step(micro);
             forward_backward[step.kind()].run(stream, [&] {
-                updates.run(step.updates);  // of the step before, where they run beside this forward pass
+                updates.run(step);  // of the step before, where they run beside this forward pass
                 model.forward_backward(step);
             });
         }

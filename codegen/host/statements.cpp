@@ -38,9 +38,8 @@ std::size_t statement_count(const Function& f, const Op& op) {
 std::vector<std::span<const Op>> printed_parts(const Function& entry) {
     const std::span<const Op> all = entry.ops;
     if (entry.name == update_function) {
-        const auto step = std::find_if(all.begin(), all.end(), [&](const Op& op) {
-            return !is_view(op) && is_of_parameters(entry, op);
-        });
+        const auto step = std::find_if(all.begin(), all.end(),
+                                       [&](const Op& op) { return !is_view(op) && is_of_parameters(entry, op); });
         return {all.first(static_cast<std::size_t>(step - all.begin())),
                 all.subspan(static_cast<std::size_t>(step - all.begin()))};
     }

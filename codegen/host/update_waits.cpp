@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the forward pass waits for parts of an update that runs beside it, and what model.h and spec.cpp say of these. A
-// part of functions.
+// Where the forward pass waits for parts of an update that runs beside it, and what model.h and spec.cpp say of these.
+// A part of functions.
 #include <fmt/format.h>
 
 #include "codegen/host/function_frame.h"

@@ -43,7 +43,7 @@ std::vector<std::string> PlanChecker::run() {
             // Where the plan lacks a place, nothing can be written out.
             if (!module_.streams.empty() && violations_.empty()) check_streams(*this, f);
         }
-    if (is_step(module_) && violations_.empty()) check_updates(*this);
+    if (is_step(module_) && violations_.empty()) check_updates(*this, update_parts(module_));
     compare_named();
     compare_constants();
     compare_with_parameters();
@@ -201,6 +201,12 @@ void PlanChecker::report_unaligned() {
 std::vector<std::string> plan_violations(const Module& planned) {
     check(planned.phase == Module::Phase::planned, "there is no plan to check");
     return checking::PlanChecker(planned).run();
+}
+
+std::vector<std::string> update_violations(const Module& planned, const UpdateParts& parts) {
+    checking::PlanChecker checker(planned);
+    checking::check_updates(checker, parts);
+    return checker.take();
 }
 
 Module check_plan(Module module, Report& report) {

@@ -32,6 +32,10 @@ namespace thunderc {
 // In the order in which they are found, each once; empty for a sound plan.
 std::vector<std::string> plan_violations(const Module& planned);
 
+// Those of the forward pass beside the update of the step before, were its parts and waits these.
+struct UpdateParts;
+std::vector<std::string> update_violations(const Module& planned, const UpdateParts& parts);
+
 // The pass behind `plan`: throws InternalError that lists the first violations; changes nothing.
 Module check_plan(Module module, Report& report);
 

@@ -14,6 +14,7 @@
 #include "compiler/ir/module.h"
 #include "compiler/kernels/description.h"
 #include "compiler/planned/step_form.h"
+#include "compiler/planned/update_parts.h"
 
 namespace thunderc::checking {
 
@@ -53,6 +54,7 @@ class PlanChecker {
           states_as_parameters_(!is_step(module) || states_as_parameters(module)) {}
 
     std::vector<std::string> run();
+    std::vector<std::string> take() { return std::move(violations_); }
 
     // Each once, in the order in which they are found.
     void violation(std::string what);
@@ -111,6 +113,6 @@ void check_function(PlanChecker& plan, const Function& f, Binding binding);
 // Whether other orders, which a module of several streams permits, give the same.
 void check_streams(PlanChecker& plan, const Function& entry);
 // Whether the forward pass may run beside the update of the step before it: it waits for what it reads.
-void check_updates(PlanChecker& plan);
+void check_updates(PlanChecker& plan, const UpdateParts& parts);
 
 }  // namespace thunderc::checking

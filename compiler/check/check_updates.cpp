@@ -5,10 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
-#include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "compiler/check/check_plan_parts.h"
@@ -21,8 +18,8 @@ namespace {
 
 class UpdateChecker {
   public:
-    UpdateChecker(PlanChecker& plan, const Function& step, const Function& update)
-        : plan_(plan), step_(step), parts_(update_parts(plan.module())) {
+    UpdateChecker(PlanChecker& plan, const UpdateParts& parts, const Function& step, const Function& update)
+        : plan_(plan), step_(step), parts_(parts) {
         if (parts_.parts.empty()) return;
         find_owners();
         every_element_once(update);
@@ -80,29 +77,20 @@ class UpdateChecker {
                                 [](std::int64_t at, const Owned& o) { return at < o.end; });
     }
 
-    // The last part that is waited for in front of an op, or of an iteration of one; -1: none.
-    std::int64_t waited_for(std::size_t op, std::int64_t iteration) const {
-        if (op >= parts_.join) return std::numeric_limits<std::int64_t>::max();
-        std::int64_t last = -1;
-        for (const UpdatePart& part : parts_.parts) {
-            if (part.op > op) break;
-            last = part.first + (part.op == op && part.layered ? std::min(iteration, part.count - 1) : part.count - 1);
-        }
-        return last;
-    }
-
     void touch(const PlannedAction& a, const PlannedAccess& access) {
         const Arena arena = access.arena;
-        const auto name = [&] { return fmt::format("@{}: {} touches %{}", a.function->name, a.op->name,
-                                                   a.function->info(access.value).name); };
+        const auto name = [&] {
+            return fmt::format("@{}: {} touches %{}", a.function->name, a.op->name,
+                               a.function->info(access.value).name);
+        };
         if (arena == Arena::optimizer)
             return plan_.violation(name() + ", a state of the optimizer, beside the update of the step before");
         if (arena != Arena::parameters && arena != Arena::narrow_copies && arena != Arena::gradients) return;
         const auto size = static_cast<std::int64_t>(size_of(access.type.dtype));
         const std::int64_t begin = access.offset / size, end = (access.offset + access.bytes() + size - 1) / size;
-        const std::int64_t done = waited_for(a.entry_op, a.entry_iteration);
+        const std::int64_t done = parts_.done_before(a.entry_op, a.entry_iteration);
         for (auto o = owner(begin); o != owned_.end() && o->begin < end; ++o) {
-            if (o->part > done)
+            if (o->part >= done)
                 return plan_.violation(fmt::format("{}, and does not wait for part {} of the update, which {} it",
                                                    name(), o->part, arena == Arena::gradients ? "reads" : "writes"));
             if (a.stream != 0 && arena != Arena::gradients)
@@ -113,14 +101,15 @@ class UpdateChecker {
 
     PlanChecker& plan_;
     const Function& step_;
-    const UpdateParts parts_;
+    const UpdateParts& parts_;
     std::vector<Owned> owned_;  // in the order of the arena
 };
 
 }  // namespace
 
-void check_updates(PlanChecker& plan) {
-    UpdateChecker(plan, *plan.module().find(forward_backward_function), *plan.module().find(update_function)).run();
+void check_updates(PlanChecker& plan, const UpdateParts& parts) {
+    const Module& m = plan.module();
+    UpdateChecker(plan, parts, *m.find(forward_backward_function), *m.find(update_function)).run();
 }
 
 }  // namespace thunderc::checking

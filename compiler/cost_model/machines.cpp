@@ -81,7 +81,8 @@ const std::vector<Machine>& machines() {
         // The machine of docs/performance.md: two cores of an EPYC (Zen 5) at 4.1 GHz, which add 64 products of f32 a
         // cycle each; bf16 is multiplied as f32. 30 GB/s: what reading two arrays and writing one gets. A node has one
         // rank, with both cores.
-        {"cpu", "pair of EPYC cores", 30e9, 525e9, 525e9, 0, 24 * GB, 1, within_one_rank, ethernet_10, false},
+        {"cpu", "pair of EPYC cores", 30e9, 525e9, 525e9, 0, 24 * GB, 1, within_one_rank, ethernet_10, false,
+         assumed_reach, false},
     };
     return all;
 }

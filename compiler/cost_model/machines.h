@@ -46,6 +46,7 @@ struct Machine {
     // CPUs it is exchanged as it is stored and added where it comes to.
     bool sums_pass_in_f32 = true;
     Reach reach = assumed_reach;
+    bool is_gpu = true;  // streams of one device run beside one another
 
     double flops_of(DType products) const;
 };

@@ -210,14 +210,18 @@ double computing(const KernelCost& k, const Machine& m, double reach) {
 
 }  // namespace
 
-double seconds(const KernelCost& kernel, const Machine& machine, const Reach& reach) {
+KernelTime time_of(const KernelCost& kernel, const Machine& machine, const Reach& reach) {
     double computed = is_quantised(kernel.products) ? reach.fp8_products : reach.products, moved = reach.memory;
     if (kernel.group == "attention")
         computed = kernel.name == "sdpa" ? reach.attention_forward : reach.attention_backward;
     if (kernel.group == "optimizer") moved = reach.optimizer;
     if (kernel.group == "embedding" || kernel.group == "cross_entropy") moved = reach.lookups;
-    return std::max(moving(kernel, machine, moved), computing(kernel, machine, computed)) +
-           reach.seconds_per_call * static_cast<double>(kernel.calls);
+    return {moving(kernel, machine, moved), computing(kernel, machine, computed),
+            reach.seconds_per_call * static_cast<double>(kernel.calls)};
+}
+
+double seconds(const KernelCost& kernel, const Machine& machine, const Reach& reach) {
+    return time_of(kernel, machine, reach).seconds();
 }
 
 bool bound_by_bytes(const KernelCost& kernel, const Machine& machine) {

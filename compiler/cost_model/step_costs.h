@@ -44,6 +44,15 @@ double product_flops(const Module& module, bool masked);
 // Positions of a micro-batch; rows where it has no positions.
 std::int64_t step_tokens(const Function& main);
 
+// Seconds of all calls of a kernel, by what they go for.
+struct KernelTime {
+    double moving = 0, computing = 0;
+    double between = 0;  // two calls
+
+    double seconds() const { return (moving > computing ? moving : computing) + between; }
+};
+KernelTime time_of(const KernelCost& kernel, const Machine& machine, const Reach& reach = {});
+
 // The longer of moving its bytes and computing, of all calls.
 double seconds(const KernelCost& kernel, const Machine& machine, const Reach& reach = {});
 bool bound_by_bytes(const KernelCost& kernel, const Machine& machine);

@@ -47,8 +47,7 @@ class Finder {
                 members_.push_back({.begin = begin, .end = begin + type.member().elements()});
             }
         }
-        std::sort(members_.begin(), members_.end(),
-                  [](const Member& a, const Member& b) { return a.begin < b.begin; });
+        std::sort(members_.begin(), members_.end(), [](const Member& a, const Member& b) { return a.begin < b.begin; });
     }
 
     UpdateParts run() {
@@ -89,8 +88,8 @@ class Finder {
         if (!lies_with_parameters(p.arena)) return;
         const Op& op = step_.ops[k];
         const Type& type = step_.type(v);
-        const bool by_layer = is_loop(op) && operand >= loop_carried(op) &&
-                              operand < loop_carried(op) + loop_per_layer(op);
+        const bool by_layer =
+            is_loop(op) && operand >= loop_carried(op) && operand < loop_carried(op) + loop_per_layer(op);
         const auto size = static_cast<std::int64_t>(size_of(type.dtype));
         for (std::int64_t m = 0; m < members_of(type); ++m) {
             const std::int64_t begin = (p.offset + m * p.layer_stride) / size;
@@ -177,8 +176,7 @@ class Finder {
             for (std::size_t r = 0; r < out.size(); ++r) {
                 const std::int64_t further = ranges[r].begin - out[r].begin;
                 if (i == 1) out[r].stride = further;
-                if (further != static_cast<std::int64_t>(i) * out[r].stride ||
-                    ranges[r].end - out[r].end != further)
+                if (further != static_cast<std::int64_t>(i) * out[r].stride || ranges[r].end - out[r].end != further)
                     return {};
             }
         }
@@ -189,14 +187,18 @@ class Finder {
     static void join_small(std::vector<UpdatePart>& parts) {
         std::vector<UpdatePart> joined;
         for (UpdatePart& part : parts) {
-            const bool joins = !joined.empty() && !joined.back().layered && !part.layered &&
-                               part.elements() < least_elements;
+            const bool joins =
+                !joined.empty() && !joined.back().layered && !part.layered && part.elements() < least_elements;
             if (!joins) {
                 joined.push_back(std::move(part));
                 continue;
             }
             std::vector<UpdateRange>& ranges = joined.back().ranges;
-            ranges.insert(ranges.end(), part.ranges.begin(), part.ranges.end());
+            for (const UpdateRange& range : part.ranges)
+                if (ranges.back().end == range.begin)
+                    ranges.back().end = range.end;
+                else
+                    ranges.push_back(range);
         }
         parts = std::move(joined);
     }
@@ -233,6 +235,17 @@ std::int64_t UpdateParts::count() const {
     return parts.empty() ? 0 : parts.back().first + parts.back().count;
 }
 
+std::int64_t UpdateParts::done_before(std::size_t op, std::int64_t iteration) const {
+    if (op >= join) return count();
+    std::int64_t done = 0;
+    for (const UpdatePart& part : parts)
+        if (part.op < op)
+            done = part.first + part.count;
+        else if (part.op == op)
+            done = part.first + (part.layered ? std::min(iteration + 1, part.count) : part.count);
+    return done;
+}
+
 const Op* parameter_step(const Module& planned) {
     const Function* update = planned.find(update_function);
     if (update == nullptr) return nullptr;
@@ -256,10 +269,8 @@ UpdateParts update_parts(const Module& planned) {
     const Function* step = planned.find(forward_backward_function);
     const Function* update = planned.find(update_function);
     const Op* rule = parameter_step(planned);
-    if (step == nullptr || update == nullptr) return out;
-    if (rule == nullptr) {
-        out.declined = "the optimizer is no call of its own";
-    } else if (!planned.units.empty()) {
+    if (step == nullptr || update == nullptr || rule == nullptr) return out;
+    if (!planned.units.empty()) {
         out.declined = "each rank steps a shard";
     } else if (rule_of(planned).steps_wholes()) {
         out.declined = fmt::format("{} needs memory of the step's for a matrix", rule_of(planned).title);

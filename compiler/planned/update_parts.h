@@ -39,10 +39,12 @@ struct UpdateParts {
     std::string declined;           // why there are none
 
     std::int64_t count() const;
+    // How many parts are waited for in front of an op of forward_backward, or of an iteration of one that is a loop.
+    std::int64_t done_before(std::size_t op, std::int64_t iteration) const;
 };
 UpdateParts update_parts(const Module& planned);
 
-// The op of `update` that steps the parameters; null: there is none by itself (a naive program).
+// The op of `update` that steps the parameters; null: it is no training step.
 const Op* parameter_step(const Module& planned);
 // Whether an op of `update` works on parameters or states, or narrow copies: the step, and what has to stand behind it.
 bool is_of_parameters(const Function& update, const Op& op);

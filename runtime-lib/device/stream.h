@@ -87,6 +87,7 @@ class Device {
     Memory allocate_staging(std::size_t bytes);
 
     bool is_gpu() const;
+    int multiprocessors() const;  // of a GPU; else 0
     // For the log, on one line: what computes, with how many threads.
     std::string describe() const;
     // Whose products the runtime API's calls have, and how those of narrow types are computed: both decided when the
@@ -153,8 +154,10 @@ struct ProviderCache {
 class Stream {
   public:
     struct Native;
+    // Of a GPU's streams: one that runs behind takes the multiprocessors that others leave.
+    enum class Turn { ahead, behind };
 
-    explicit Stream(Device& device);
+    explicit Stream(Device& device, Turn turn = Turn::ahead);
     // One whose work is done by what is given, which the stream deletes.
     Stream(Device& device, Native* native) : device_(device), native_(native) {}
     ~Stream();
@@ -183,6 +186,10 @@ class Stream {
     ProviderCache* convolutions() { return convolutions_; }
     void keep_convolutions(ProviderCache* cache) { convolutions_ = cache; }
 
+    // Products of this stream leave so many of a GPU's multiprocessors to one that runs behind; 0: none.
+    void leave(int multiprocessors) { left_ = multiprocessors; }
+    int left() const { return left_; }
+
     // Matrices that stay as they are for a while (HeldMatrices). Which time of being held this one is in, counted from
     // 1 for all of them; 0: it may change.
     std::uint64_t held(const void* matrix) const {
@@ -207,6 +214,7 @@ class Stream {
     std::byte* grow(Memory& memory, std::size_t bytes);
 
     Device& device_;
+    int left_ = 0;
     Memory workspace_, provider_scratch_;
     ProviderCache *products_ = nullptr, *convolutions_ = nullptr;
     std::vector<Held> held_;

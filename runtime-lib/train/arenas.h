@@ -51,8 +51,8 @@ struct Streams {
 
 // What a model is told of a micro-step.
 struct MicroStep {
-    WriteMode mode;  // gradients are overwritten, as in the first, or added to
-    bool last;       // of its step: ranks that add their gradients up once a step do it in this one
+    WriteMode mode;        // gradients are overwritten, as in the first, or added to
+    bool last;             // of its step: ranks that add their gradients up once a step do it in this one
     bool updates = false;  // the update of the step before runs beside its forward pass
 
     // The kinds that there are, by which a captured one is found again.

@@ -5,6 +5,7 @@
 
 #include "device/api.h"
 #include "optim/rules/codes.h"
+#include "optim/update_share.h"
 
 namespace thunder {
 
@@ -50,7 +51,7 @@ void Updates::begin(const ProgramSpec& program, TrainingArenas& arenas, std::siz
     arenas.updates = this;
     if (!beside || program.update_parts.empty()) return;
     Device& device = compute.device();
-    if (device.is_gpu()) own_.emplace(device);
+    if (device.is_gpu()) own_.emplace(device, Stream::Turn::behind);
     parts_ = cut_into_parts(program.update_parts, segments_);
     done_.resize(parts_.size());
     kept_scalars_ = device.allocate(scalar_bytes);
@@ -63,9 +64,12 @@ void Updates::update() {
     pending_ = true;
 }
 
-void Updates::run(bool beside) {
-    running_ = beside;
-    if (!beside) return;
+void Updates::run(const MicroStep& micro_step) {
+    running_ = micro_step.updates;
+    // Whether there is an update or not: the bits of a product may depend on it, and are those of an uninterrupted run.
+    if (own_ && micro_step.mode == WriteMode::overwrite)
+        compute_->leave(compute_->device().multiprocessors() / share_of_update);
+    if (!running_) return;
     Stream& stream = own_ ? *own_ : *compute_;
     compute_->record(fork_);
     stream.wait(fork_);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the optimizer steps the parameters: behind a step's backward pass, or, on a device of several streams, beside the
-// next step's forward pass, on a stream of its own and part by part (ProgramSpec::update_parts). The pass waits for each
-// part where it first reads it (wait_for_update), and for all of them before it writes gradients (wait_for_updates).
-// Whoever else reads parameters has what is left over done first: flush().
+// When the optimizer steps the parameters: behind a step's backward pass, or, on a device of several streams, beside
+// the next step's forward pass, on a stream of its own and part by part (ProgramSpec::update_parts). The pass waits for
+// each part where it first reads it (wait_for_update), and for all of them before it writes gradients
+// (wait_for_updates). Whoever else reads parameters has what is left over done first: flush().
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ class Updates {
     void update();
     // Whether the micro-step that is issued next has an update beside its forward pass. It is asked once.
     bool take() { return std::exchange(pending_, false); }
-    // Issues it, or nothing; a part of the micro-step.
-    void run(bool beside);
+    // Issues it, where there is one; a part of the micro-step.
+    void run(const MicroStep& micro_step);
     // What is not done yet, is.
     void flush();
     // What is not done yet never will be: the parameters are read from a checkpoint.
@@ -49,6 +49,7 @@ class Updates {
     }
     void wait(Stream& stream) const {
         if (running_) stream.wait(done_.back());
+        stream.leave(0);
     }
 
   private:

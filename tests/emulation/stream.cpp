@@ -50,7 +50,7 @@ void Timed::begin(std::string_view, const Cost&, std::initializer_list<Output>) 
 void Timed::begin(const ObservedCall&) {}
 void Timed::end() {}
 
-Stream::Stream(Device& device) : device_(device) {}
+Stream::Stream(Device& device, Turn) : device_(device) {}
 Stream::~Stream() = default;
 
 std::byte* Stream::grow(Memory& memory, std::size_t bytes) {

@@ -37,7 +37,8 @@ TOLERANCES = {"f32": (1e-5, 1e-4), "bf16": (2.0**-6, 2.0**-5), "fp8": (2.0**-6, 
 # What is measured, by worth. Least seconds: no run of it is started that could not end.
 # PyTorch adds the gradients of attention as they come; ours in a fixed order, unless asked not to.
 FAST = "ours, attention summed as it comes"
-ORDER = [("llama2-7b", "ours", 40), ("llama2-7b", FAST, 30), ("llama2-7b-fp8", FAST, 40), ("llama2-7b", "eager", 60), ("gpt2-124m", "ours", 20), ("gpt2-124m", FAST, 15),
+BEHIND = "ours, updates behind the backward pass"
+ORDER = [("llama2-7b", "ours", 40), ("llama2-7b", BEHIND, 30), ("llama2-7b", FAST, 30), ("llama2-7b-fp8", FAST, 40), ("llama2-7b", "eager", 60), ("gpt2-124m", "ours", 20), ("gpt2-124m", FAST, 15),
          ("llama2-7b", "compile", 100), ("gpt2-124m", "eager", 25), ("gpt2-124m", "compile", 60), ("llama-1b", "ours", 25),
          ("llama-1b", FAST, 20), ("llama-1b", "compile", 70), ("llama-1b", "eager", 30)]
 DRY_ORDER = [("tiny-llama", "ours", 5), ("tiny-llama", "eager", 20)]
@@ -327,6 +328,8 @@ class Run:
             flags.append("--autotune")
         if how == FAST:
             flags += ["--attention-backward", "fast"]
+        if how == BEHIND:
+            flags.append("--no-overlap")
         # First each kernel by itself: products are tuned then, which heats the GPU, and memory is watched, which disturbs.
         profiled = steps = 3
         status, errors, lines, peak = self.train(name, [*flags, "--steps", str(profiled), "--profile"], watch=True)
@@ -379,14 +382,15 @@ class Run:
         if plan and known and tokens == plan["tokens"]:
             # As published numbers count: attention as if nothing were masked. PyTorch's run in bf16 too.
             row["mfu"] = plan["full_model_flops"] / (ms / 1e3) / plan["bf16_flops"]
-            row["expected_ms"], row["roof_ms"] = plan["expected_ms"], plan["roof_ms"]
+            beside = plan["overlapped_ms"] if how in ("ours", FAST) else 0
+            row["expected_ms"], row["roof_ms"] = plan["expected_ms"] - beside, plan["roof_ms"]
         self.results["table"].append(row)
         self.part(f"{name}, {how}", True, note=f"{ms:.2f} ms a step, {row['tokens_per_second']:.0f} tokens/s")
         return row
 
     def measure(self):
         for name, how, least in DRY_ORDER if self.args.dry_run else ORDER:
-            ours = how in ("ours", FAST)
+            ours = how in ("ours", FAST, BEHIND)
             if ours and name not in self.cases:
                 if not any(what.startswith(name) for what in self.results["left_out"]):
                     self.leave_out(f"{name}: there is no program of it")

@@ -153,7 +153,7 @@ void ScaledTensors::update_scales(Function& step, Function& update, bool ranks) 
     emit_update(update, "weight", weights);
     // Scales follow from amaxes alone. The optimizer's step, whose parts may run beside the next forward pass, is last.
     const auto stepped = std::find_if(update.ops.begin(), update.ops.end(),
-                                   [](const Op& op) { return thunder::find_rule(op.name) != nullptr; });
+                                      [](const Op& op) { return thunder::find_rule(op.name) != nullptr; });
     std::rotate(stepped, update.ops.begin() + behind, update.ops.end());
 }
 

@@ -76,6 +76,10 @@ bool Device::is_gpu() const {
     return false;
 }
 
+int Device::multiprocessors() const {
+    return 0;
+}
+
 Memory Device::allocate(std::size_t bytes) {
     Memory memory;
     if (bytes == 0) return memory;
@@ -182,7 +186,7 @@ void Event::synchronize() const {
     wait_for(issued());
 }
 
-Stream::Stream(Device& device) : device_(device) {}
+Stream::Stream(Device& device, Turn) : device_(device) {}
 Stream::~Stream() {
     delete native_;
     delete products_;

@@ -129,6 +129,14 @@ constexpr FunctionResults RESULTS[] = {
     {"decoder_layer_backward", MODULES_OF_decoder_layer_backward, RESULTS_OF_decoder_layer_backward},
 };
 
+constexpr UpdateRange UPDATE_PARTS[] = {
+    // part, layers, elements of the arena from and to, and from one layer's to the next one's
+    {0, 1, 0, 768, 0},
+    {1, 2, 768, 2752, 1984},
+    {3, 1, 4736, 4752, 0},
+    {3, 1, 4768, 5536, 0},
+};
+
 }  // namespace
 
 const ProgramSpec PROGRAM = {
@@ -151,4 +159,5 @@ const ProgramSpec PROGRAM = {
     .providers = {.products = true, .attention = true},
     .tieable = {.embedding = "model.embed_tokens.weight", .logits = "lm_head.weight"},
     .results = RESULTS,
+    .update_parts = UPDATE_PARTS,
 };

@@ -3,6 +3,8 @@
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. Those of parameters are sums over
 // micro-steps: a call with WriteMode::overwrite begins one, the others add to it.
+// wait_for_update(part): where the update of the step before runs beside the forward pass, that part of it is done,
+// which writes what is read next.
 #include "model.h"
 
 #include "comm/collectives.h"    // what ranks say to each other
@@ -40,6 +42,7 @@ void Model::forward([[maybe_unused]] MicroStep micro_step) {
     float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
     float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B*T)
 
+    wait_for_update(arenas_, update_part::embed_tokens, stream);
     // model.embed_tokens: y = rows of the table by id
     embedding_forward({.y = embed_tokens, .weight = w_embed_tokens, .ids = input_ids, .rows = B * T, .entries = V,
         .width = C}, stream);
@@ -49,10 +52,12 @@ void Model::forward([[maybe_unused]] MicroStep micro_step) {
         return at<float>(arenas_.saved, offset::x_slot + slot * offset::x_slot_stride);
     };
     for (std::int64_t layer = 0; layer < L; ++layer) {
+        wait_for_update(arenas_, update_part::layers + layer, stream);
         decoder_layer_forward(arenas_, x_slot(layer + 1), x_slot(layer), decoder_layer_weights(arenas_, layer),
             decoder_layer_saved(arenas_, layer), arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
     }
 
+    wait_for_update(arenas_, update_part::norm, stream);
     // model.norm: rstd = rsqrt(mean_C(residual^2) + 1e-05); norm = residual * rstd * w_norm
     rms_norm_forward(rstd, norm, residual, w_norm, stream);
     // lm_head: y = x Wᵀ
@@ -104,6 +109,8 @@ void Model::backward([[maybe_unused]] MicroStep micro_step) {
         .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B * T, .classes = V}, stream);
     // lm_head: dx = dy W
     linear_backward_input({.dx = dnorm, .dy = dlm_head, .weight = w_lm_head, .rows = B * T, .in = C, .out = V}, stream);
+    // the update of the step before reads the gradients, which are written from here on
+    wait_for_updates(arenas_, stream);
     // lm_head: dW += dyᵀ x
     linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .mode = mode, .rows = B * T, .in = C,
         .out = V}, stream);
@@ -167,15 +174,20 @@ void Model::loss_weight() {
     cross_entropy_weight(&arenas_.scalars->loss_weight, labels, stream);
 }
 
-void Model::update() {
+void Model::clip() {
     [[maybe_unused]] Stream& stream = streams_.compute;
-    const Range range("update");  // as a GPU's profilers show it
+    const Range range("clip");  // as a GPU's profilers show it
 
     // the norm of all gradients, and the factor that clips them
     global_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
         .elements = PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))}, stream);
-    // AdamW on all parameters, in one pass over memory; states: first_moment, second_moment
+}
+
+void Model::update([[maybe_unused]] const UpdatePart& part, [[maybe_unused]] Stream& stream) {
+    const Range range("update");  // as a GPU's profilers show it
+
+    // AdamW on the part's parameters, in one pass over memory; states: first_moment, second_moment
     adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
         .states = {at<float>(arenas_.optimizer, 0), at<float>(arenas_.optimizer, PARAMETER_BYTES)},
-        .segments = arenas_.segments, .scalars = arenas_.scalars}, stream);
+        .segments = part.segments, .scalars = part.scalars}, stream);
 }

@@ -144,6 +144,15 @@ inline DecoderLayerGradients decoder_layer_gradients(const thunder::Arenas& aren
     };
 }
 
+// ---- update parts ---------------------------------------------------------------------------------------------------
+// The parameters, cut where the forward pass waits for their update, in this order; of layers each is a part.
+// UPDATE_PARTS in spec.cpp says which lie in which.
+namespace update_part {
+inline constexpr std::int64_t embed_tokens = 0;
+inline constexpr std::int64_t layers = 1;  // of the first of 2 layers
+inline constexpr std::int64_t norm = 3;
+}
+
 // ---- offsets --------------------------------------------------------------------------------------------------------
 // In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in it.
 namespace layout::forward_backward {
@@ -226,8 +235,10 @@ class Model {
         forward(micro_step);
         backward(micro_step);
     }
-    // The norm of the gradients, clipping, and the optimizer's step.
-    void update();
+    // The norm of the gradients, and the factor that clips them.
+    void clip();
+    // The optimizer's step, of a part of the parameters.
+    void update(const thunder::UpdatePart& part, thunder::Stream& stream);
     // The loss of a batch that is not trained on.
     void evaluate() { forward({thunder::WriteMode::overwrite, true}); }
 

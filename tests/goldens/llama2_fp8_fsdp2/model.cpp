@@ -211,17 +211,23 @@ void Model::loss_weight() {
     cross_entropy_weight(&arenas_.scalars->loss_weight, labels, stream);
 }
 
-void Model::update() {
+void Model::clip() {
     [[maybe_unused]] Stream& stream = streams_.compute;
-    const Range range("update");  // as a GPU's profilers show it
+    const Range range("clip");  // as a GPU's profilers show it
 
     // the norm of all gradients, of which each rank has a piece, and the factor that clips them
     sharded_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
         .elements = PARAMETER_ELEMENTS, .group = Group::shard}, stream);
-    // AdamW on all parameters and their bf16 copies, in one pass over memory; states: first_moment, second_moment
+}
+
+void Model::update([[maybe_unused]] const UpdatePart& part, [[maybe_unused]] Stream& stream) {
+    const Range range("update");  // as a GPU's profilers show it
+
+    // AdamW on the part's parameters and their bf16 copies, in one pass over memory; states: first_moment,
+    // second_moment
     adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
         .states = {at<float>(arenas_.optimizer, 0), at<float>(arenas_.optimizer, PARAMETER_ELEMENTS * 4)},
-        .narrow_copies = at<bf16>(arenas_.narrow_copies, 0), .segments = arenas_.segments, .scalars = arenas_.scalars},
+        .narrow_copies = at<bf16>(arenas_.narrow_copies, 0), .segments = part.segments, .scalars = part.scalars},
         stream);
     // weights: their scales for the next time, by the largest of the last 1024 amaxes
     fp8_update_scales({.scale = at<float>(arenas_.scaling, 120), .history = at<float>(arenas_.scaling, 49296),

@@ -255,8 +255,10 @@ class Model {
         forward(micro_step);
         backward(micro_step);
     }
-    // The norm of the gradients, clipping, and the optimizer's step.
-    void update();
+    // The norm of the gradients, and the factor that clips them.
+    void clip();
+    // The optimizer's step, of a part of the parameters.
+    void update(const thunder::UpdatePart& part, thunder::Stream& stream);
     // The loss of a batch that is not trained on.
     void evaluate() { forward({thunder::WriteMode::overwrite, true}); }
 

@@ -249,15 +249,20 @@ void Model::loss_weight() {
     cross_entropy_weight(&arenas_.scalars->loss_weight, labels, stream);
 }
 
-void Model::update() {
+void Model::clip() {
     [[maybe_unused]] Stream& stream = streams_.compute;
-    const Range range("update");  // as a GPU's profilers show it
+    const Range range("clip");  // as a GPU's profilers show it
 
     // the norm of all gradients, of which each rank has a piece, and the factor that clips them
     sharded_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
         .elements = PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float)), .group = Group::shard}, stream);
-    // AdamW on all parameters, in one pass over memory; states: first_moment, second_moment
+}
+
+void Model::update([[maybe_unused]] const UpdatePart& part, [[maybe_unused]] Stream& stream) {
+    const Range range("update");  // as a GPU's profilers show it
+
+    // AdamW on the part's parameters, in one pass over memory; states: first_moment, second_moment
     adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
         .states = {at<float>(arenas_.optimizer, 0), at<float>(arenas_.optimizer, PARAMETER_BYTES)},
-        .segments = arenas_.segments, .scalars = arenas_.scalars}, stream);
+        .segments = part.segments, .scalars = part.scalars}, stream);
 }

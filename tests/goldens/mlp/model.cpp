@@ -3,6 +3,8 @@
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. Those of parameters are sums over
 // micro-steps: a call with WriteMode::overwrite begins one, the others add to it.
+// wait_for_update(part): where the update of the step before runs beside the forward pass, that part of it is done,
+// which writes what is read next.
 #include "model.h"
 
 #include "kernels.h"             // the kernels generated for this model
@@ -37,6 +39,7 @@ void Model::forward([[maybe_unused]] WriteMode mode) {
     float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
     float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B)
 
+    wait_for_update(arenas_, update_part::net, stream);
     // net: y = relu(x Wᵀ + bias)
     linear_forward({.y = relu, .x = x, .weight = w_net_0, .bias = w_net_0_bias, .activation = Activation::relu,
         .rows = B, .in = 12, .out = 16}, stream);
@@ -92,6 +95,8 @@ void Model::backward([[maybe_unused]] WriteMode mode) {
         .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B, .classes = 5}, stream);
     // net.4: dx = dy W
     linear_backward_input({.dx = dtanh, .dy = dlinear_3, .weight = w_net_4, .rows = B, .in = 16, .out = 5}, stream);
+    // the update of the step before reads the gradients, which are written from here on
+    wait_for_updates(arenas_, stream);
     // net.4: dW += dyᵀ x, dbias += column sums of dy
     linear_backward_weight({.dweight = g_net_4, .dbias = g_net_4_bias, .dy = dlinear_3, .x = tanh, .mode = mode,
         .rows = B, .in = 16, .out = 5}, stream);
@@ -122,17 +127,22 @@ void Model::loss_weight() {
     cross_entropy_weight(&arenas_.scalars->loss_weight, labels, stream);
 }
 
-void Model::update() {
+void Model::clip() {
     [[maybe_unused]] Stream& stream = stream_;
-    const Range range("update");  // as a GPU's profilers show it
+    const Range range("clip");  // as a GPU's profilers show it
 
     // the norm of all gradients, and the factor that clips them
     global_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
         .elements = PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))}, stream);
-    // AdamW on all parameters, in one pass over memory; states: first_moment, second_moment
+}
+
+void Model::update([[maybe_unused]] const UpdatePart& part, [[maybe_unused]] Stream& stream) {
+    const Range range("update");  // as a GPU's profilers show it
+
+    // AdamW on the part's parameters, in one pass over memory; states: first_moment, second_moment
     adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
         .states = {at<float>(arenas_.optimizer, 0), at<float>(arenas_.optimizer, PARAMETER_BYTES)},
-        .segments = arenas_.segments, .scalars = arenas_.scalars}, stream);
+        .segments = part.segments, .scalars = part.scalars}, stream);
 }
 
 void Model::evaluate() {

@@ -60,6 +60,11 @@ constexpr FunctionResults RESULTS[] = {
     {"backward", {}, RESULTS_OF_backward},
 };
 
+constexpr UpdateRange UPDATE_PARTS[] = {
+    // part, layers, elements of the arena from and to, and from one layer's to the next one's
+    {0, 1, 0, 565, 0},
+};
+
 }  // namespace
 
 const ProgramSpec PROGRAM = {
@@ -78,4 +83,5 @@ const ProgramSpec PROGRAM = {
     .flops_per_micro_step = 11136,
     .providers = {.products = true},
     .results = RESULTS,
+    .update_parts = UPDATE_PARTS,
 };

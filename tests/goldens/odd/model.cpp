@@ -3,6 +3,8 @@
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. Those of parameters are sums over
 // micro-steps: a call with WriteMode::overwrite begins one, the others add to it.
+// wait_for_update(part): where the update of the step before runs beside the forward pass, that part of it is done,
+// which writes what is read next.
 #include "model.h"
 
 #include "kernels.h"             // the kernels generated for this model
@@ -44,6 +46,7 @@ void Model::forward([[maybe_unused]] WriteMode mode) {
     float* const sine = at<float>(arenas_.scratch, offset::sine);  // (10,6)
     float* const dtotal = at<float>(arenas_.scratch, offset::dtotal);  // (6)
 
+    wait_for_update(arenas_, update_part::fused, stream);
     // the kernel's text begins with its 10 equations
     basins_forward(largest, added, softplus, sigmoid, cosine, sigmoid_2, cosine_2, gauge, w_basins_0_period,
         w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
@@ -103,6 +106,8 @@ void Model::backward([[maybe_unused]] WriteMode mode) {
     float* const dadded_part_2 = at<float>(arenas_.scratch, offset::dadded_part_2);  // (6,10)
     float* const dbasins_0_period_terms = at<float>(arenas_.scratch, offset::dbasins_0_period_terms);  // (6,10)
 
+    // the update of the step before reads the gradients, which are written from here on
+    wait_for_updates(arenas_, stream);
     // the kernel's text begins with its 9 equations
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded_2, dbasins_1_level_terms, dadded_part_2,
         g_basins_1_period, dtotal, sine, logarithm, w_shore_slope, added_3, softplus, largest_2, added, sigmoid, cosine,
@@ -120,15 +125,20 @@ void Model::backward([[maybe_unused]] WriteMode mode) {
     basins_0_period_gradient(g_basins_0_period, dbasins_0_period_terms, mode, stream);
 }
 
-void Model::update() {
+void Model::clip() {
     [[maybe_unused]] Stream& stream = stream_;
-    const Range range("update");  // as a GPU's profilers show it
+    const Range range("clip");  // as a GPU's profilers show it
 
     // the norm of all gradients, and the factor that clips them
     global_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
         .elements = PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))}, stream);
-    // AdamW on all parameters, in one pass over memory; states: first_moment, second_moment
+}
+
+void Model::update([[maybe_unused]] const UpdatePart& part, [[maybe_unused]] Stream& stream) {
+    const Range range("update");  // as a GPU's profilers show it
+
+    // AdamW on the part's parameters, in one pass over memory; states: first_moment, second_moment
     adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
         .states = {at<float>(arenas_.optimizer, 0), at<float>(arenas_.optimizer, PARAMETER_BYTES)},
-        .segments = arenas_.segments, .scalars = arenas_.scalars}, stream);
+        .segments = part.segments, .scalars = part.scalars}, stream);
 }

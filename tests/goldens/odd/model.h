@@ -20,6 +20,13 @@ inline Element* at(std::byte* arena, std::int64_t offset) {
     return reinterpret_cast<Element*>(arena + offset);
 }
 
+// ---- update parts ---------------------------------------------------------------------------------------------------
+// The parameters, cut where the forward pass waits for their update, in this order; of layers each is a part.
+// UPDATE_PARTS in spec.cpp says which lie in which.
+namespace update_part {
+inline constexpr std::int64_t fused = 0;
+}
+
 // ---- offsets --------------------------------------------------------------------------------------------------------
 // In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in it.
 namespace layout::forward_backward {
@@ -70,8 +77,10 @@ class Model {
         forward(mode);
         backward(mode);
     }
-    // The norm of the gradients, clipping, and the optimizer's step.
-    void update();
+    // The norm of the gradients, and the factor that clips them.
+    void clip();
+    // The optimizer's step, of a part of the parameters.
+    void update(const thunder::UpdatePart& part, thunder::Stream& stream);
     // The loss of a batch that is not trained on.
     void evaluate() { forward(thunder::WriteMode::overwrite); }
 

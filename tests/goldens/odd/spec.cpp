@@ -63,6 +63,12 @@ constexpr FunctionResults RESULTS[] = {
     {"backward", {}, RESULTS_OF_backward},
 };
 
+constexpr UpdateRange UPDATE_PARTS[] = {
+    // part, layers, elements of the arena from and to, and from one layer's to the next one's
+    {0, 1, 0, 54, 0},
+    {0, 1, 64, 124, 0},
+};
+
 }  // namespace
 
 const ProgramSpec PROGRAM = {
@@ -79,4 +85,5 @@ const ProgramSpec PROGRAM = {
     .default_grad_accum = 1,
     .flops_per_micro_step = 0,
     .results = RESULTS,
+    .update_parts = UPDATE_PARTS,
 };

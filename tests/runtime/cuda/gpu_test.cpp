@@ -170,6 +170,10 @@ TEST(ProductKey, TellsApartWhatMayBeAddedUpInOtherWays) {
     any.schemes = 7;
     EXPECT_FALSE(any == key);
     EXPECT_NE(any.text(), key.text());
+    // and so has that of a product which leaves multiprocessors to others
+    const ProductKey beside = key_of(rounded, false, 16);
+    EXPECT_FALSE(beside == key);
+    EXPECT_NE(beside.text(), key.text());
 }
 
 TEST(CudnnAttention, TakesABackwardWhereAllOfItsTensorsFit) {

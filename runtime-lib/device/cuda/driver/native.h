@@ -31,6 +31,7 @@ struct Device::Native {
 
 struct Stream::Native {
     cudaStream_t stream = nullptr;
+    bool behind = false;  // it has the lowest priority; others have the highest
     bool capturing = false;
     std::vector<Memory> retired;  // what workspaces were before they grew: graphs still use it
     // What providers keep beside cuBLASLt's plans, which are the stream's products().

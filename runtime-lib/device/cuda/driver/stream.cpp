@@ -45,7 +45,10 @@ cudaStream_t stream_of(Stream& stream) {
     Stream::Native& native = *stream.native();
     if (native.stream == nullptr) {
         stream.device().native()->open();
-        check(cudaStreamCreateWithFlags(&native.stream, cudaStreamNonBlocking), "cudaStreamCreate");
+        int behind = 0, ahead = 0;
+        check(cudaDeviceGetStreamPriorityRange(&behind, &ahead), "cudaDeviceGetStreamPriorityRange");
+        check(cudaStreamCreateWithPriority(&native.stream, cudaStreamNonBlocking, native.behind ? behind : ahead),
+              "cudaStreamCreate");
     }
     return native.stream;
 }
@@ -154,6 +157,10 @@ bool Device::is_gpu() const {
     return true;
 }
 
+int Device::multiprocessors() const {
+    return native_->gpu.multiprocessors;
+}
+
 std::string Device::describe() const {
     return cat(native_->gpu.name, " (sm_", native_->gpu.architecture, ", ", bytes_text(native_->gpu.memory), ")");
 }
@@ -188,7 +195,9 @@ static void CUDART_CB disturb(void*) {
     stream_observer->order();
 }
 
-Stream::Stream(Device& device) : device_(device), native_(new Native) {}
+Stream::Stream(Device& device, Turn turn) : device_(device), native_(new Native) {
+    native_->behind = turn == Turn::behind;
+}
 
 Stream::~Stream() {
     if (native_->stream != nullptr) cudaStreamSynchronize(native_->stream);
@@ -285,7 +294,9 @@ void Graph::end(Stream& stream) {
     stream.native()->capturing = false;
     cudaGraph_t graph = nullptr;
     check(cudaStreamEndCapture(stream_of(stream), &graph), "cudaStreamEndCapture");
-    const cudaError_t result = cudaGraphInstantiate(&native_->executable, graph, 0);
+    // Kernels of a stream that runs behind are behind in the graph as well.
+    const cudaError_t result =
+        cudaGraphInstantiate(&native_->executable, graph, cudaGraphInstantiateFlagUseNodePriority);
     cudaGraphDestroy(graph);
     check(result, "cudaGraphInstantiate");
     stream.device().native()->captured = true;

@@ -328,6 +328,9 @@ void make_plan(Plan& plan, const ProductKey& key, const Product& p, Cache& cache
     set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, setting);
     set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, setting);
     set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, *epilogue, setting);
+    if (key.left > 0)
+        set(plan.operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
+            std::int32_t{stream.device().multiprocessors() - key.left}, setting);
     if (p.fast_sums) set(plan.operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1}, setting);
     if (p.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.dtype), setting);
     if (p.pre_activation) {
@@ -349,7 +352,7 @@ bool product(const Product& call, Stream& stream) {
     auto& cache = static_cast<Cache&>(*stream.products());
     if (call.a.dtype != call.b.dtype && !(is_quantised(call.a.dtype) && is_quantised(call.b.dtype)))
         fail("the factors of a product have different types");
-    const ProductKey key = key_of(call, stream.device().options().tf32);
+    const ProductKey key = key_of(call, stream.device().options().tf32, stream.left());
     const auto [found, is_new] = cache.plans.try_emplace(key);
     if (is_new) make_plan(found->second, key, call, cache, stream);
     if (!found->second.usable) return false;

@@ -12,12 +12,13 @@ std::uint32_t reduction_schemes(DType result) {
 std::string ProductKey::text() const {
     std::string out = cat(flags, " ", schemes);
     for (const std::int64_t size : sizes) out += cat(" ", size);
-    return out;
+    return left == 0 ? out : cat(out, " ", left);
 }
 
 std::size_t HashOfKey::operator()(const ProductKey& key) const {
     std::uint64_t hash = 1469598103934665603ULL ^ key.flags ^ (std::uint64_t{key.schemes} << 32);
     for (const std::int64_t v : key.sizes) hash = (hash ^ static_cast<std::uint64_t>(v)) * 1099511628211ULL;
+    hash = (hash ^ static_cast<std::uint64_t>(key.left)) * 1099511628211ULL;
     return hash ^ (hash >> 29);
 }
 
@@ -26,7 +27,7 @@ std::uint32_t alignment_of(const void* p) {
     return static_cast<std::uint32_t>(__builtin_ctzll(address));
 }
 
-ProductKey key_of(const Product& p, bool tf32) {
+ProductKey key_of(const Product& p, bool tf32, int left) {
     std::uint64_t flags = 0;
     int at = 0;
     const auto put = [&](std::uint64_t value, int bits) {
@@ -50,7 +51,8 @@ ProductKey key_of(const Product& p, bool tf32) {
     return {{p.batch, p.m, p.n, p.k, p.ld_a, p.ld_b, p.ld_c, p.addend ? p.ld_addend : 0, p.stride_a, p.stride_b,
              p.stride_c},
             flags,
-            reduction_schemes(p.c.dtype)};
+            reduction_schemes(p.c.dtype),
+            left};
 }
 
 }  // namespace thunder

@@ -23,6 +23,7 @@ struct ProductKey {
     std::array<std::int64_t, 11> sizes;
     std::uint64_t flags;
     std::uint32_t schemes;
+    int left;  // multiprocessors that it leaves to others: Stream::left
     bool operator==(const ProductKey&) const = default;
     // A line's beginning in the file of --autotune.
     std::string text() const;
@@ -30,7 +31,7 @@ struct ProductKey {
 struct HashOfKey {
     std::size_t operator()(const ProductKey& key) const;
 };
-ProductKey key_of(const Product& p, bool tf32);
+ProductKey key_of(const Product& p, bool tf32, int left = 0);
 
 // Bytes to which an address is aligned, 256 at most, as a power of two's exponent.
 std::uint32_t alignment_of(const void* p);
