@@ -245,6 +245,12 @@ void ModelOptions::add_to(CLI::App& app) {
     app.add_option("--fp8-wgrad", compile.fp8_wgrad, "with --fp8: of the products that give gradients of weights")
         ->check(one_of({"fp8", "bf16"}))
         ->capture_default_str();
+    app.add_option(
+           "--fp8-weights", compile.fp8_weights,
+           "with --fp8: weights are quantised once a step and kept as codes, two bytes an element, or each time "
+           "that a product reads them; auto: once where --grad-accum is above 1, and there is no --fsdp")
+        ->check(one_of({"auto", "once", "each"}))
+        ->capture_default_str();
     app.add_option("--master", compile.master,
                    "with bf16, f16: parameters that the optimizer steps; none: in that type as well")
         ->check(one_of({"f32", "none"}))
@@ -509,11 +515,18 @@ void ModelOptions::finish() {
         throw UsageError(std::move(d));
     }
     for (const auto& [given, flag] : {std::pair{!compile.fp8_skip.empty(), "--fp8-skip"},
+                                      {compile.fp8_weights != defaults.compile.fp8_weights, "--fp8-weights"},
                                       {compile.fp8_wgrad != defaults.compile.fp8_wgrad, "--fp8-wgrad"}}) {
         if (!given || !compile.fp8.empty()) continue;
         Diagnostic d;
         d.message = fmt::format("{} is about --fp8, which is not given", flag);
         d.help = "add --fp8 delayed, for example, or leave it away";
+        throw UsageError(std::move(d));
+    }
+    if (compile.fp8_weights == "once" && compile.mesh.has_shards()) {
+        Diagnostic d;
+        d.message = "--fp8-weights once is not for --fsdp and --hsdp";
+        d.help = "no rank keeps whole weights there: leave it away";
         throw UsageError(std::move(d));
     }
     check_recompute(compile, estimates);

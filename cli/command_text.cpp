@@ -42,6 +42,7 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (c.dtype != defaults.dtype) add("--dtype", c.dtype);
     if (!c.fp8.empty()) add("--fp8", c.fp8);
     if (!c.fp8_skip.empty()) add("--fp8-skip", fmt::format("'{}'", c.fp8_skip));
+    if (c.fp8_weights != defaults.fp8_weights) add("--fp8-weights", c.fp8_weights);
     if (c.fp8_wgrad != defaults.fp8_wgrad) add("--fp8-wgrad", c.fp8_wgrad);
     if (c.master != defaults.master) add("--master", c.master);
     if (c.grad_dtype != defaults.grad_dtype) add("--grad-dtype", c.grad_dtype);

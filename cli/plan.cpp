@@ -194,6 +194,7 @@ int plan_command(PlanOptions o) {
     if (o.model.model.empty()) refuse_plan("model is required", "thunderc plan --help shows what it takes");
     o.model.any_ranks = o.ranks > 0;
     o.model.finish();
+    o.model.compile.micro_steps = o.micro_steps;
     check_options(o);
     const Machine* machine = o.model.compile.machine.empty() ? nullptr : find_machine(o.model.compile.machine);
     std::optional<Machine> joined;

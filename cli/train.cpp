@@ -15,6 +15,7 @@
 #include "codegen/program/readme.h"
 #include "compiler/choose_recompute.h"
 #include "compiler/losses/losses.h"
+#include "compiler/planned/scaling_places.h"
 #include "compiler/support/bytes.h"
 
 namespace thunderc {
@@ -54,6 +55,9 @@ void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
     fmt::print(stderr, "{}: {}, {} of memory\n", folder, parameter_count(compiled.module), bytes_text(bytes));
     if (const std::vector<std::string> chosen = recompute_lines(compiled.runs); !chosen.empty())
         fmt::print(stderr, "recompute: {}\n", chosen.front());
+    if (const std::int64_t codes = planning::place_scaling(compiled.module).codes; codes > 0)
+        fmt::print(stderr, "fp8: weights are quantised once a step and kept as codes, {} (--fp8-weights each: none)\n",
+                   bytes_text(codes));
     for (const PassRun& run : compiled.runs)
         for (const Note& note : run.report.notes)
             if (run.name == "add_loss" && note.kind == Note::Kind::done && note.what == "loss")
@@ -65,6 +69,7 @@ void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
 
 int train(TrainOptions o) {
     o.model.finish();
+    o.model.compile.micro_steps = o.defaults.grad_accum;
     if (!o.diff) check_output_folder(o.out, o.force);
     const TrainingProgram program = training_program(o.model, o.device, o.defaults, !o.no_weights);
     if (o.diff) return diff_folder(o.out, program.files, program.tensors);

@@ -131,6 +131,7 @@ std::string line_of(const SplitPoint& split, const Keeping& keeping, const Mask&
         ways.push_back("--batch smaller and --grad-accum larger");
         if (o.logits_chunk == CompileOptions().logits_chunk) ways.push_back("--logits-chunk ROWS");
         std::vector<std::string> of_model = {o.mesh.has_shards() ? "more ranks to share the model" : "--fsdp N"};
+        if (o.keeps_fp8_weights()) of_model.push_back("--fp8-weights each");
         if (!o.coded_states()) of_model.push_back(fmt::format("--optim-dtype {}", eight_bits));
         ways.insert(model > least / 2 ? ways.begin() : ways.end(), of_model.begin(), of_model.end());
     } else {

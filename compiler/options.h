@@ -73,6 +73,14 @@ struct CompileOptions {
     std::string fp8;                // the recipe by which products of blocks are quantised; "": they are not
     std::string fp8_wgrad = "fp8";  // of products that give gradients of weights: fp8, bf16
     std::string fp8_skip;           // modules that stay as they are (parse_fp8_skip); empty: none
+    // Weights are quantised once a step and kept as codes; or where they are read, each time; auto: once where a step
+    // has several micro-steps, which is where it pays by more than its memory costs.
+    std::string fp8_weights = "auto";  // auto, once, each
+    std::int64_t micro_steps = 1;      // of a step, as far as who compiles knows: a run may have another number
+    bool keeps_fp8_weights() const {
+        if (fp8.empty() || mesh.has_shards()) return false;  // no rank has whole weights for longer than a layer
+        return fp8_weights == "once" || (fp8_weights == "auto" && micro_steps > 1);
+    }
     // several ranks
     Mesh mesh;
     std::int64_t bucket_bytes = 25 << 20;  // gradients that copies of the model sum together

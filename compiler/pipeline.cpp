@@ -260,6 +260,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
             options.recipe = parse_fp8_recipe(o.fp8).value();
             options.weight_gradients = o.fp8_wgrad == "fp8";
             options.ranks = o.mesh.communicates();
+            options.keep_weights = o.keeps_fp8_weights();
             return quantise_products(std::move(m), options, r);
         });
     }

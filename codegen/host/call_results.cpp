@@ -101,7 +101,8 @@ std::vector<FunctionPrinter::NamedResult> FunctionPrinter::named_results(const F
             const Placement& place = frame.f.info(v).placement;
             const Type& type = frame.f.type(v);
             // Scales and amaxes of what is quantised are told of with its codes.
-            if (place.arena == Placement::Arena::scalars || place.arena == Placement::Arena::scaling) return;
+            const bool scale = place.arena == Placement::Arena::scaling && !is_quantised(type.dtype);
+            if (scale || place.arena == Placement::Arena::scalars) return;
             if (type.is_family() || !(is_float(type.dtype) || is_quantised(type.dtype))) return;
             const bool beside = element_count(type.dims) == 1 && op.results.size() > 1;
             const std::optional<MemoryRows> rows = rows_of(type.dims, place.strides);

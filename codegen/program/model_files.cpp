@@ -197,6 +197,26 @@ std::string_view seed_comment(LossForm::Kind kind) {
     return "The trainer has set arenas_.loss_weights, summed over the step's micro-batches, and dloss to 1.";
 }
 
+// The types of what is quantised that this file names: those of codes, and of scales that are kept beside them.
+std::vector<DType> types_of_codes(const ProgramLayout& layout) {
+    const auto is_scale = [](const LayerField& field) { return field.type.dtype == DType::e8m0; };
+    for (const LayerStruct& s : layout.structs())
+        if (std::any_of(s.fields.begin(), s.fields.end(), is_scale)) return {DType::e4m3, DType::e5m2, DType::e8m0};
+    return {DType::e4m3, DType::e5m2};
+}
+
+// Of a layer: of what is quantised the scales, and weights that are kept as codes.
+std::string what_scaling_is(const LayerStruct& layer) {
+    const auto is_codes = [](const LayerField& field) { return is_quantised(field.type.dtype); };
+    const auto is_amax = [](const LayerField& field) { return field.name.ends_with("_amax"); };
+    const bool codes = std::any_of(layer.fields.begin(), layer.fields.end(), is_codes);
+    const bool states = std::any_of(layer.fields.begin(), layer.fields.end(), is_amax);
+    const std::string scales = "Of what is quantised, its scale and the largest |x| since that was made";
+    const std::string weights = "eights as codes, which the first micro-step of a step makes";
+    if (!codes) return scales;
+    return states ? scales + "; and w" + weights : "W" + weights;
+}
+
 // Where the scales come from by which tensors are quantised; "": none is.
 std::string scales_convention(const Module& module) {
     const auto has = [&](std::string_view name) {
@@ -304,7 +324,7 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     if (layout.mixed_precision()) {
         out.line(fmt::format("using thunder::{};", name_of(layout.compute_dtype())));
         if (layout.module().arena_bytes.contains("scaling"))
-            for (const DType codes : {DType::e4m3, DType::e5m2})
+            for (const DType codes : types_of_codes(layout))
                 out.line(fmt::format("using thunder::{};", name_of(codes)));
         out.blank();
     }
@@ -321,10 +341,8 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
                                     ? fmt::format(". Parameters once more in {}, as products read them: `w16.` in "
                                                   "blocks.cpp",
                                                   name_of(layout.compute_dtype()))
-                                : s.arena == Arena::scaling
-                                    ? ". Of what is quantised, its scale and the largest |x| since that was made: "
-                                      "`fp8.` in blocks.cpp"
-                                    : ""));
+                                : s.arena == Arena::scaling ? ". " + what_scaling_is(s) + ": `fp8.` in blocks.cpp"
+                                                            : ""));
         out.open(fmt::format("struct {} {{", s.name));
         for (const LayerField& field : s.fields)
             out.line(fmt::format("{}* {};  // {}{}", cpp_type(field.type.dtype), field.name, field.shape,

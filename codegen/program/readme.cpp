@@ -17,6 +17,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
+#include "compiler/planned/scaling_places.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/bytes.h"
 #include "compiler/support/error.h"
@@ -378,6 +379,14 @@ static std::int64_t bytes_of_rooms(const Module& m) {
     return bytes;
 }
 
+static std::string what_scaling_holds(const Module& planned) {
+    const planning::ScalingPlaces places = planning::place_scaling(planned);
+    const std::string states = "of what is quantised: amaxes, scales, and the amaxes of before";
+    if (places.codes == 0) return states;
+    const std::string codes = "weights as codes, which products read";
+    return places.tensors.empty() ? codes : states + "; and " + codes;
+}
+
 std::string memory_table(const ProgramLayout& layout) {
     const Module& m = layout.module();
     struct Row {
@@ -394,8 +403,7 @@ std::string memory_table(const ProgramLayout& layout) {
     if (m.arena_bytes.contains("narrow_copies"))
         rows.push_back({"narrow_copies",
                         fmt::format("parameters once more in {}, for products", name_of(layout.compute_dtype()))});
-    if (m.arena_bytes.contains("scaling"))
-        rows.push_back({"scaling", "of what is quantised: amaxes, scales, and the amaxes of before"});
+    if (m.arena_bytes.contains("scaling")) rows.push_back({"scaling", what_scaling_holds(m)});
     if (layout.trains())
         rows.push_back({"optimizer", has_coded_states(m)                  ? "its states, one after the other; of "
                                                                             "matrices codes of 8 bits and their scales"

@@ -221,7 +221,7 @@ class SpecPrinter {
         if (any_outer()) out_.line(".outer_matrices = OUTER_MATRICES,");
         if (!options_.padded_rows.empty()) out_.line(".padded_rows = PADDED_ROWS,");
         if (m.adapters) out_.line(".adapters = &ADAPTERS,");
-        if (m.arena_bytes.contains("scaling"))
+        if (!scaled_.tensors.empty())
             out_.line(fmt::format(".scaling = {{.recipe = {}, .tensors = SCALED_TENSORS, .states = SCALING_STATES}},",
                                   quote(options_.compile.fp8)));
         else if (!options_.compile.fp8.empty())

@@ -10,6 +10,7 @@
 
 #include "codegen/host/parameters.h"
 #include "compiler/ir/structure.h"
+#include "compiler/planned/scaling_places.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -30,6 +31,7 @@ class SumsTable {
         if (layout_.trains()) like_parameters("optimizer", "state");
         if (bytes_of("unit_gradients") > 0) units("unit_gradients", "gradients");
         tensors("saved");
+        if (bytes_of("scaling") > 0) scaling();
         scratch();
         tensors("constants");
         tensors("batch");
@@ -57,6 +59,7 @@ class SumsTable {
             for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
                 const ArgInfo::Kind kind = f.argument_info[k].kind;
                 if (kind != ArgInfo::Kind::parameter && kind != ArgInfo::Kind::state) continue;
+                if (is_state(f.argument_info[k], scaling_state)) continue;  // lies beside no parameter
                 const ValueInfo& info = f.info(f.arguments[k]);
                 least = std::min(least, size_of(info.type.dtype));
                 if (name_of(info.placement.arena) != arena) continue;
@@ -74,6 +77,16 @@ class SumsTable {
         out_ += fmt::format("| **{}** | | **{}** |\n", arena, bytes_of(arena)) + parts_;
         parts_.clear();
         sum_ = 0;
+    }
+
+    void scaling() {
+        const planning::ScalingPlaces places = planning::place_scaling(layout_.module());
+        const auto tensors = static_cast<std::int64_t>(places.tensors.size());
+        if (tensors > 0)
+            line(fmt::format("{} amaxes, scales and histories", tensors), tensors * (2 + places.history) * 4);
+        if (places.codes > 0)
+            line("weights as codes, of which the first micro-step of a step makes new ones", places.codes);
+        finish("scaling");
     }
 
     // The structs of the layers, the largest other tensors, and the rest of them in one line.

@@ -167,8 +167,9 @@ class FunctionChecker {
                 violation(fmt::format("the members of {} overlap each other", name(v)));
             inside(r, name(v), f_.info(v).placement.arena == Arena::scratch);
             // What a caller gives may be a view of its own: who reads it asks alignment_of.
-            // Of what is quantised nobody reads several numbers at once: they lie densely, for calls over all of them.
-            const bool dense = r.arena == Arena::scalars || r.arena == Arena::scaling;
+            // Of scales and amaxes nobody reads several at once: they lie densely, for calls over all of them.
+            const bool dense =
+                r.arena == Arena::scalars || (r.arena == Arena::scaling && !is_quantised(f_.type(v).dtype));
             const Placement& placement = f_.info(v).placement;
             const bool whole =
                 own && root(v) == v && !dense && placement.strides.empty() && place(owner_of(v)).offset == r.offset;

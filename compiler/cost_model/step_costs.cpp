@@ -9,6 +9,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/kernels/costs.h"
+#include "compiler/ops/fp8_once.h"
 #include "compiler/planned/planned_kernels.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
@@ -103,7 +104,10 @@ std::optional<KernelCost> op_cost(const Module& planned, const Function& f, cons
             .calls = stacks ? f.type(op.operands[0]).count : static_cast<std::int64_t>(op.operands.size()),
             .bytes = bytes_of_call(op, f, def, first_micro_step)};
     if (!def.call) return std::nullopt;
-    return KernelCost{.group = op.attributes.string("executor", group_of(op, f, def)),
+    const std::string group = op.attributes.string("executor", group_of(op, f, def));
+    if (is_once_a_step(op) && !first_micro_step)
+        return KernelCost{.group = group, .name = op.name, .products = DType::f32, .calls = 0};
+    return KernelCost{.group = group,
                       .name = op.name,
                       .products = def.flops ? multiplied(op, f) : DType::f32,
                       .calls = def.inner_calls ? def.inner_calls(op, f) : 1,

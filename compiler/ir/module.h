@@ -69,7 +69,7 @@ struct Placement {
         narrow_copies,   // parameters once more in bf16, as products read them
         gathered,        // the units of a sharded model, each whole
         unit_gradients,  // their gradients before they are summed over ranks, each whole
-        scaling,         // of what is quantised: amaxes, scales and histories
+        scaling,         // of what is quantised: amaxes, scales and histories, and weights in codes
     };
     Arena arena = Arena::unplaced;
     std::int64_t offset = 0;        // bytes into the arena; of member 0 for a family

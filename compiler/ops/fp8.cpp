@@ -12,21 +12,32 @@
 #include <optional>
 
 #include "compiler/ops/composite.h"
+#include "compiler/ops/fp8_once.h"
 #include "compiler/ops/fp8_rules.h"
 
 namespace thunderc {
 
-std::size_t fp8_first_of_x(const Op& quantise) {
+namespace {
+
+std::size_t first_of_x(const Op& quantise) {
     return quantise.name == "fp8_quantise"     ? quantised_from
            : quantise.name == "fp8_requantise" ? requantised_from
                                                : current_from;
+}
+
+}  // namespace
+
+std::pair<std::size_t, std::size_t> fp8_range_of_x(const Op& quantise) {
+    if (!is_once_a_step(quantise)) return {first_of_x(quantise), quantise.operands.size()};
+    return {operand_of_once(quantise, first_of_x(each_time(quantise))), quantise.operands.size() - 1};
 }
 
 std::vector<std::vector<Tensor>> fp8_in_double(const Op& quantise, std::span<const std::vector<Tensor>> operands,
                                                std::span<const std::vector<Tensor>> results) {
     std::vector<double> x;
     std::int64_t width = 1;
-    for (std::size_t k = fp8_first_of_x(quantise); k < operands.size(); ++k) {
+    const auto [begin, end] = fp8_range_of_x(quantise);
+    for (std::size_t k = begin; k < end; ++k) {
         const Tensor& part = operands[k].at(0);
         width = last_dim(part.type.dims);
         x.insert(x.end(), part.f.begin(), part.f.end());
@@ -141,7 +152,7 @@ void add_x(RuntimeCall& call, const Op& op, const Function& f, std::size_t from,
 }
 
 RuntimeCall call_quantise(const Op& op, const Function& f) {
-    const std::size_t from = fp8_first_of_x(op);
+    const std::size_t from = first_of_x(op);
     const bool notes = op.name == "fp8_quantise", own = op.name == "fp8_quantise_current";
     std::size_t copy = notes || own ? 2 : 1;
     const DType dtype = op.attributes.dtype("dtype");
@@ -401,7 +412,9 @@ OpDef quantise_blocks_def() {
 }  // namespace
 
 std::vector<OpDef> define_fp8() {
-    return {requantise_def(), quantise_def(), quantise_current_def(), quantise_blocks_def()};
+    const OpDef delayed = quantise_def(), current = quantise_current_def(), blocks = quantise_blocks_def();
+    return {requantise_def(),   delayed, current, blocks, once_a_step(delayed), once_a_step(current),
+            once_a_step(blocks)};
 }
 
 }  // namespace thunderc

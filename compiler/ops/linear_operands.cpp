@@ -46,7 +46,9 @@ std::vector<std::vector<Value>> adjacent_values(const Op& op) {
         split(op.operands, backward_weight_before);
         split(op.operands, backward_weight_before + n);
     } else if (op.name.starts_with("fp8_quantise") || op.name == "fp8_requantise") {
-        add({op.operands.begin() + static_cast<std::ptrdiff_t>(fp8_first_of_x(op)), op.operands.end()});
+        const auto [begin, end] = fp8_range_of_x(op);
+        add({op.operands.begin() + static_cast<std::ptrdiff_t>(begin),
+             op.operands.begin() + static_cast<std::ptrdiff_t>(end)});
     } else if (op.name == "fp8_linear" && op.operands.size() > fp8_bias) {
         add({op.operands.begin() + fp8_bias, op.operands.end()});
     } else if (op.name == "fp8_linear_backward_weight") {

@@ -56,7 +56,8 @@ std::int64_t aligned_elements(const Module& module) {
     for (const Function& f : module.functions)
         for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
             const ArgInfo::Kind kind = f.argument_info[k].kind;
-            if (kind == ArgInfo::Kind::parameter || kind == ArgInfo::Kind::state)
+            if (kind == ArgInfo::Kind::parameter ||
+                (kind == ArgInfo::Kind::state && !is_state(f.argument_info[k], scaling_state)))
                 least = std::min(least, size_of(f.type(f.arguments[k]).dtype));
         }
     return alignment / static_cast<std::int64_t>(least);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "compiler/planned/alignment.h"
 #include "compiler/support/error.h"
 
 namespace thunderc::planning {
@@ -49,6 +50,18 @@ ScalingPlaces place_scaling(const Module& module) {
                     out.tensors.push_back(name.substr(0, name.rfind('_')));
                 }
             }
+        }
+    // Codes that are kept, with what belongs to them: whole tensors, each from an aligned byte on.
+    for (const Function& f : module.functions)
+        for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
+            const ArgInfo& info = f.argument_info[k];
+            if (!is_state(info, scaling_state) || out.by_name.contains(info.names.front())) continue;
+            const Type& type = f.type(f.arguments[k]);
+            const std::int64_t stride = aligned(bytes_of(type)), count = type.is_family() ? type.count : 1;
+            out.bytes = aligned(out.bytes);
+            out.by_name[info.names.front()] = {out.bytes, type.is_family() ? stride : 0};
+            out.bytes += stride * count;
+            out.codes += stride * count;
         }
     return out;
 }

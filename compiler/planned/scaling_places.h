@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where amaxes, scales and histories of what is quantised lie. Tensors whose scales are updated by one call lie behind
-// one another; the amaxes of all of them, then their scales, then their histories, so that ranks compare all amaxes at
-// once.
+// Where amaxes, scales and histories of what is quantised lie, and weights in codes. Tensors whose scales are updated
+// by one call lie behind one another; the amaxes of all of them, then their scales, then their histories, so that ranks
+// compare all amaxes at once.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@ struct ScalingPlaces {
     // "model.layers.0.mlp.down_proj.input": the tensors, in the order in which their amaxes lie; so do the others.
     std::vector<std::string> tensors;
     std::int64_t history = 0;  // amaxes of each
+    std::int64_t codes = 0;    // bytes of codes that are kept, with the scales of their own, behind all that
     std::int64_t bytes = 0;    // of the arena
 };
 

@@ -326,6 +326,7 @@ struct Fp8Quantise {
     Output own_scale{};     // one f32: instead of `scale`, one that follows from this amax (current scaling)
     Input x{};              // (rows, width)
     Input scale{};          // one f32
+    WriteMode mode = WriteMode::overwrite;  // add: nothing is done, all stays as an earlier micro-step has made it
     std::int64_t rows = 0, width = 0;
     std::int64_t ld_x = 0;
 };
@@ -362,8 +363,9 @@ struct Fp8QuantiseBlocks {
     Output scales_transposed{};  // of its blocks
     Input x{};                   // (rows, width)
     Fp8Blocks blocks = Fp8Blocks::rows_of_128;
-    bool powers_of_two = true;  // of scales in f32
-    float least_amax = 0;       // the same: a smaller amax counts as this
+    bool powers_of_two = true;              // of scales in f32
+    float least_amax = 0;                   // the same: a smaller amax counts as this
+    WriteMode mode = WriteMode::overwrite;  // add: nothing is done, as above
     std::int64_t rows = 0, width = 0;
     std::int64_t ld_x = 0;
 };

@@ -342,6 +342,7 @@ std::string describe(const Fp8Quantise& c) {
         .text();
 }
 Cost cost_of(const Fp8Quantise& c) {
+    if (c.mode == WriteMode::add) return {};  // what an earlier micro-step has made stays
     const std::int64_t size = c.rows * c.width;
     return {bytes(c.q, size) + bytes(c.q_transposed, size) + bytes(c.x, size)};
 }
@@ -369,6 +370,7 @@ std::string describe(const Fp8QuantiseBlocks& c) {
         .text();
 }
 Cost cost_of(const Fp8QuantiseBlocks& c) {
+    if (c.mode == WriteMode::add) return {};  // what an earlier micro-step has made stays
     const std::int64_t size = c.rows * c.width;
     return {bytes(c.q, size) + bytes(c.q_transposed, size) + bytes(c.x, size)};
 }

@@ -34,7 +34,7 @@ constexpr ArenaName names[] = {{"parameters", "parameters"},
                                {"narrow_copies", "narrow copies"},
                                {"gathered", "gathered parameters"},
                                {"unit_gradients", "gradients of this rank"},
-                               {"scaling", "scales"}};
+                               {"scaling", "scales and codes"}};
 static_assert(std::size(names) == static_cast<std::size_t>(Arena::count));
 
 }  // namespace

@@ -216,6 +216,21 @@ TEST_F(Plan, CountsProductsOfFp8) {
     EXPECT_EQ(kernel(e, "fp8_quantise").at("group"), "quantise");
     const double flops = kernel(e, "fp8_linear").at("flops");
     EXPECT_GE(kernel(e, "fp8_linear").at("roof_ms").get<double>(), 1e3 * flops / 1978.9e12);
+    // Once a step, both copies of W in one call; also read are the scale and whether this is the first micro-step,
+    // also written amax and 1 / scale. As soon as a step has several, unless it is said otherwise.
+    for (const char* say : {"--fp8-weights once", "--grad-accum 2"}) {
+        const nlohmann::json once = estimate(model + "delayed " + say);
+        expect(once, "fp8_quantise", 12, layers * ((bf16 + code) * 3 * x + (bf16 + 2 * code) * y + 6 * (2 + 2) * scale),
+               0);
+        expect(once, "fp8_quantise_once", 6, layers * ((bf16 + 2 * code) * weights + 3 * (3 * scale + 1)), 0);
+        // 48 bytes up to the cache line in which codes begin, behind amaxes, scales and histories.
+        EXPECT_EQ(once.at("memory_bytes").get<double>() - e.at("memory_bytes").get<double>(),
+                  48 + layers * (2 * code * weights + 3 * 64));
+    }
+    EXPECT_EQ(estimate(model + "delayed --fp8-weights each --grad-accum 2"), e);
+    const Ran small =
+        run("plan " + fixtures + "/" + model + "delayed --grad-accum 2 --recompute auto --memory-budget 1kB");
+    EXPECT_NE(small.err.find("--fsdp N, --fp8-weights each, --optim-dtype 8bit"), std::string::npos) << small.err;
     // An amax is a pass of its own: x, W and dy are read twice, each copy of x and W by a call of its own.
     expect(estimate(model + "current"), "fp8_quantise_current", 30,
            layers * (2 * ((2 * bf16 + code) * (3 * x + weights)) + (2 * bf16 + 2 * code) * y + 15 * 2 * scale), 0);

@@ -262,12 +262,13 @@ TEST_F(Errors, OfFp8) {
     expect_failure(bf16 + "--fp8 delayed --fp8-skip lm_heads",
                    "--fp8-skip: 'lm_heads' names no linear layer\nhelp: thunderc inspect lists the modules; for "
                    "example: --fp8-skip 'mlp\\.down_proj$', or first=1,last=2");
-    for (const std::string flag : {"--fp8-skip lm_head", "--fp8-wgrad bf16"})
-        expect_failure(bf16 + flag,
-                       flag.substr(0, flag.find(' ')) +
-                           " is about --fp8, which is not given\nhelp: add --fp8 delayed, for example, or leave it "
-                           "away",
-                       2);
+    expect_failure(bf16 + "--fp8 delayed --fp8-weights once --fsdp 2",
+                   "--fp8-weights once is not for --fsdp and --hsdp\nhelp: no rank keeps whole weights there: "
+                   "leave it away",
+                   2);
+    const char* none = " is about --fp8, which is not given\nhelp: add --fp8 delayed, for example, or leave it away";
+    for (const std::string flag : {"--fp8-skip lm_head", "--fp8-weights each", "--fp8-wgrad bf16"})
+        expect_failure(bf16 + flag, flag.substr(0, flag.find(' ')) + none, 2);
 }
 
 TEST_F(Errors, OfLogitsInChunks) {
@@ -381,10 +382,9 @@ TEST_F(Errors, OfTheCommandLine) {
         expect_failure(train + flag + " ''", flag + std::string(": the text is empty") + help, 2);
     expect_failure("train " + model + " -o ''", "--out: the text is empty" + help, 2);
     expect_failure("train '' -o out", "model: the text is empty" + help, 2);
-    expect_failure(train + "--dim n=4 --dim n=5", "--dim binds n twice, to 4 and to 5\nhelp: leave one of the two out",
-                   2);
-    expect_failure(train + "--dim n=4,m=2,n=5", "--dim binds n twice, to 4 and to 5\nhelp: leave one of the two out",
-                   2);
+    for (const std::string dims : {"n=4 --dim n=5", "n=4,m=2,n=5"})
+        expect_failure(train + "--dim " + dims, "--dim binds n twice, to 4 and to 5\nhelp: leave one of the two out",
+                       2);
     for (const char* dim : {"seq", "seq=", "seq=0", "seq=8x", "=8", "seq=9223372036854775808"})
         expect_failure(train + "--dim " + dim,
                        "--dim takes NAME=N, not " + std::string(dim) + "\nhelp: --dim seq=256, for example", 2);

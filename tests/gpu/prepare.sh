@@ -104,7 +104,7 @@ if [ $tiny = no ]; then
 fi
 
 # Products of FP8, as tests/programs/fp8_test.cpp has them, against the same recorded numbers.
-program parity-llama2-fp8 "$repository/tests/fixtures/llama2/noopt.logits.onnx" --loss cross-entropy --dtype bf16 --fp8 delayed
+program parity-llama2-fp8 "$repository/tests/fixtures/llama2/noopt.logits.onnx" --loss cross-entropy --dtype bf16 --fp8 delayed --fp8-weights once
 python3 - "$repository/tests/fixtures" "$out/programs/parity-llama2-fp8" <<'PYTHON'
 import json, shutil, sys
 fixtures, to = sys.argv[1:]

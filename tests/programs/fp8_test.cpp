@@ -19,6 +19,7 @@ namespace fp8_test {
 const char* const model = "llama2";
 const char* const graph = "noopt.logits";
 const char* const options = "--dtype bf16 --fp8 delayed";
+const std::string once = std::string(options) + " --fp8-weights once";
 const std::string fixtures = FIXTURES;
 const std::string numbers =
     " --beta1 0.9 --beta2 0.95 --weight-decay 0.1 --decay all --grad-clip 0 --schedule constant --warmup 0 --lr 1e-3";
@@ -84,7 +85,7 @@ void expect_refused_without_fp8(const std::filesystem::path& checkpoint, const s
 
 class Fp8 : public testing::Test {
   protected:
-    Fp8() : program("fp8_delayed", model, graph, options, "train", 1, Cpu::native, Compiled::quickly) {}
+    Fp8() : program("fp8_delayed", model, graph, once, "train", 1, Cpu::native, Compiled::quickly) {}
     void SetUp() override { ASSERT_TRUE(program.built()) << program.failure(); }
     void expect_trained(const std::string& arguments) {
         const Outcome outcome = program.train(arguments);
@@ -163,6 +164,34 @@ TEST_F(Fp8, GoesOnAsIfNothingHadBeen) {
     EXPECT_NE(whole.find("optimizer.fp8.history"), nullptr);
 }
 
+// Codes that later micro-steps and backward passes find are those that they would make: of weights that were read, of
+// others after an evaluation of their average, in steps of several micro-steps. To the bit.
+TEST_F(Fp8, WeightsAreQuantisedOnceAStepOrEachTime) {
+    const GeneratedProgram each("fp8_each", model, graph, options, "train", 1, Cpu::native, Compiled::quickly);
+    ASSERT_TRUE(each.built()) << each.failure();
+    for (const GeneratedProgram* of : std::initializer_list<const GeneratedProgram*>{&program, &each}) {
+        of->write_large_feed("two.safetensors", 2);
+        std::filesystem::remove_all(of->file("c_twice"));
+        const Outcome outcome = of->train(
+            init + " --feed '" + of->file("two.safetensors").string() + "'" + numbers +
+            " --steps 4 --grad-accum 2 --checkpoint c_twice --ema 0.5 --eval-ema --eval-every 2 --eval-batches 1 "
+            "--eval-feed '" +
+            of->file("two.safetensors").string() + "'");
+        ASSERT_EQ(outcome.status, 0) << outcome.err;
+    }
+    const std::string last = "c_twice/step-00000004/rank-00000.safetensors";
+    const thunder::SafetensorsFile kept(program.file(last).string());
+    for (const thunder::StoredTensor& tensor : kept.tensors())
+        EXPECT_EQ(floats(tensor), floats(each.file("c_twice/step-00000004"), tensor.name)) << tensor.name;
+    // A weight has one amax a step, an input one in each micro-step.
+    const auto amaxes = histories(program, "c_twice/step-00000004", 8);
+    ASSERT_FALSE(amaxes.empty());
+    for (const auto& [name, all] : amaxes)
+        EXPECT_EQ(std::count_if(all.begin(), all.end(), [](float amax) { return amax > 0; }),
+                  name.ends_with(".weight") ? 4 : 8)
+            << name;
+}
+
 // ---- recipes without states -----------------------------------------------------------------------------------------
 
 class Fp8Recipes : public testing::TestWithParam<const char*> {};
@@ -219,7 +248,8 @@ class Fp8Ranks : public testing::TestWithParam<const char*> {};
 // other rank has of its amaxes.
 TEST_P(Fp8Ranks, HaveTheScalesOfOne) {
     const std::string sharding = GetParam();
-    const std::string on_ranks = std::string(options) + " --batch 2 --seq 8 --" + sharding + " 2";
+    // With copies, of which each keeps codes; beside one that quantises weights wherever it reads them.
+    const std::string on_ranks = (sharding == "dp" ? once : options) + " --batch 2 --seq 8 --" + sharding + " 2";
     const GeneratedProgram many("fp8_" + sharding + "2", model, "dyn.logits", on_ranks, "train", 2, Cpu::native,
                                 Compiled::quickly);
     ASSERT_TRUE(many.built()) << many.failure();
@@ -276,7 +306,6 @@ TEST_P(Fp8Ranks, HaveTheScalesOfOne) {
 INSTANTIATE_TEST_SUITE_P(Programs, Fp8Ranks, testing::Values("dp", "fsdp"),
                          [](const auto& info) { return std::string(info.param); });
 
-// A checkpoint of another recipe has other states.
 // Weights alone have no scales; by scales of 1 most numbers would be none.
 TEST_F(Fp8, EvaluatesCheckpointsAlone) {
     const Outcome outcome =
@@ -286,6 +315,7 @@ TEST_F(Fp8, EvaluatesCheckpointsAlone) {
         << outcome.err;
 }
 
+// A checkpoint of another recipe has other states.
 TEST_F(Fp8, RefusesCheckpointsOfOtherRecipes) {
     begin_anew("c_other");
     expect_trained(init + seed + " --steps 1 --checkpoint c_other");

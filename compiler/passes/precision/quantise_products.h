@@ -16,6 +16,12 @@
 // and in the backward pass dy is quantised to e5m2, by a scale of its own, and x and w once more by the scales of the
 // forward pass, which are the same until the micro-step ends: transposed, as the products there read them.
 //
+// With `keep_weights` a weight is quantised in the first micro-step of a step alone, both copies, and what that gives
+// is state of the program as well, "fp8.<module>.weight_e4m3" and so on, which the backward pass reads as it is:
+//
+//     %amax_w, %inverse_w, %wq, %wt = fp8_quantise_once(%weight_scale, %weight_amax, %inverse_before, %wq_before,
+//                                                       %wt_before, %w, %first) {copies = "both", dtype = e4m3}
+//
 // Scales, amaxes and histories are states "fp8.<module>.input_scale" and so on: arguments of the entries, a family for
 // each loop. Those of inputs and gradients are updated at the end of forward_backward, those of weights in `update`: a
 // weight has one scale for all micro-steps of a step. With ranks the amaxes are those of all ranks.
@@ -26,9 +32,9 @@
 //     %scales_x, %q = fp8_quantise_blocks(%x) {blocks = "rows_of_128", copies = "plain", dtype = e4m3}
 //     %y = fp8_linear(%q, %wq, %scales_x, %scales_w) {blocks_a = "rows_of_128", blocks_b = "squares_of_128", …}
 //
-// Does not: move quantising into what makes a tensor, keep codes from forward to backward, or touch products that
-// exempt_layers has marked, whose mark it takes off. A layer stays in bf16 where a dimension of its products is no
-// multiple of 16 (MX: 32), and says so.
+// Does not: move quantising into what makes a tensor, keep codes of activations from forward to backward, or touch
+// products that exempt_layers has marked, whose mark it takes off. A layer stays in bf16 where a dimension of its
+// products is no multiple of 16 (MX: 32), and says so.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +62,7 @@ struct Fp8Options {
     std::int64_t history = 1024;   // amaxes that a scale follows from
     bool weight_gradients = true;  // their products too; else these stay as they are
     bool ranks = false;            // several, which compare their amaxes
+    bool keep_weights = false;     // as codes, from the first micro-step of a step on
 };
 
 Module quantise_products(Module module, const Fp8Options& options, Report& report);

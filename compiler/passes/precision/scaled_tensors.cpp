@@ -85,19 +85,29 @@ bool ScaledTensors::is_called_as_another(const ScaledLayer& layer) const {
     });
 }
 
-Value ScaledTensors::argument(Function& entry, const ScaledTensor& tensor, Part part) {
+Value ScaledTensors::argument(Function& entry, const ScaledTensor& tensor, const std::string& what, DType dtype,
+                              const Dims& dims) {
     ArgInfo info;
     info.kind = ArgInfo::Kind::state;
     for (const std::string& module : tensor.modules)
-        info.names.push_back(fmt::format("{}.{}.{}_{}", scaling_state, module, tensor.role, name_of(part)));
+        info.names.push_back(fmt::format("{}.{}.{}_{}", scaling_state, module, tensor.role, what));
     const auto [at, is_new] = arguments_.try_emplace({entry.name, info.names.front()});
     if (is_new) {
-        const Dims dims = part == Part::history ? Dims{history_} : Dims{};
         const auto count = static_cast<std::int64_t>(tensor.modules.size());
-        const Type type = count > 1 ? Type::family(count, DType::f32, dims) : Type::tensor(DType::f32, dims);
-        at->second = entry.add_argument(type, unique_value_name(entry, "fp8_" + tensor.short_name(part)), info);
+        const Type type = count > 1 ? Type::family(count, dtype, dims) : Type::tensor(dtype, dims);
+        const std::string name = fmt::format("fp8_{}_{}", tensor.short_name(), what);
+        at->second = entry.add_argument(type, unique_value_name(entry, name), info);
     }
     return at->second;
+}
+
+Value ScaledTensors::argument(Function& entry, const ScaledTensor& tensor, Part part) {
+    const Dims dims = part == Part::history ? Dims{history_} : Dims{};
+    return argument(entry, tensor, name_of(part), DType::f32, dims);
+}
+
+Value ScaledTensors::argument(Function& entry, const ScaledTensor& tensor, const std::string& kept, const Type& type) {
+    return argument(entry, tensor, kept, type.dtype, type.dims);
 }
 
 std::vector<ScaledTensor*> ScaledTensors::of_role(const std::string& role) {
@@ -107,8 +117,7 @@ std::vector<ScaledTensor*> ScaledTensors::of_role(const std::string& role) {
     return out;
 }
 
-void ScaledTensors::give(Function& f, const ScaledTensor& tensor, Part part, Value value) {
-    const Value before = argument(f, tensor, part);
+void ScaledTensors::give(Function& f, Value before, Value value) {
     f.results.push_back(value);
     f.result_names.push_back(f.info(before).name);
 }
@@ -127,7 +136,7 @@ void ScaledTensors::emit_update(Function& f, const std::string& role, const std:
         for (std::size_t k = 0; k < all.size(); ++k) {
             const Value v = after[static_cast<std::size_t>(part) * all.size() + k];
             f.info(v).name = unique_value_name(f, f.info(argument(f, *all[k], part)).name + "_after");
-            give(f, *all[k], part, v);
+            give(f, argument(f, *all[k], part), v);
         }
 }
 
@@ -146,7 +155,7 @@ void ScaledTensors::update_scales(Function& step, Function& update, bool ranks) 
     emit_update(step, "input", inputs);
     emit_update(step, "gradient", gradients);
     for (const ScaledTensor* tensor : of_role("weight")) {
-        give(step, *tensor, Part::amax, tensor->amax_after);
+        give(step, argument(step, *tensor, Part::amax), tensor->amax_after);
         weights.push_back(argument(update, *tensor, Part::amax));
     }
     const auto behind = static_cast<std::ptrdiff_t>(update.ops.size());
@@ -155,6 +164,8 @@ void ScaledTensors::update_scales(Function& step, Function& update, bool ranks) 
     const auto stepped = std::find_if(update.ops.begin(), update.ops.end(),
                                       [](const Op& op) { return thunder::find_rule(op.name) != nullptr; });
     std::rotate(stepped, update.ops.begin() + behind, update.ops.end());
+    for (const ScaledTensor& tensor : tensors_)
+        for (const auto& [what, after] : tensor.kept) give(step, argument(step, tensor, what, step.type(after)), after);
 }
 
 void ScaledTensors::require_any() const {

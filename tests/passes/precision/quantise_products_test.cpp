@@ -188,6 +188,62 @@ TEST(QuantiseProducts, MxHasScalesOfEightBits) {
         << all;
 }
 
+// A weight is quantised in the first micro-step, both copies, and products read what that left; what the step makes of
+// it is a state.
+TEST(QuantiseProducts, WeightsAreQuantisedOnceAStep) {
+    const std::string all = quantised(step(forward, backward), {.keep_weights = true});
+    const std::string layer = body_of(all, "layer"), back = body_of(all, "layer_backward"),
+                      main = body_of(all, "forward_backward");
+    const auto has = [](const std::string& text, const std::string& part) {
+        EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
+    };
+    has(layer,
+        "%up_weight_amax_after, %up_weight_inverse, %up_weight_e4m3, %up_weight_e4m3_transposed = "
+        "fp8_quantise_once(%up_weight_scale, %up_weight_amax, %up_weight_inverse_before, %up_weight_e4m3_before, "
+        "%up_weight_e4m3_transposed_before, %w, %first) {copies = \"both\", dtype = e4m3}");
+    has(layer, "%u = fp8_linear(%x_e4m3, %up_weight_e4m3, %x_inverse, %up_weight_inverse)");
+    has(back, "%dx = fp8_linear(%du_e5m2, %up_weight_e4m3_transposed, %du_inverse, %up_weight_inverse)");
+    EXPECT_EQ(back.find("quantise(%up_weight"), std::string::npos) << back;
+    has(main, R"(%fp8_up_weight_e4m3_transposed: 2 x e4m3[16,32] state "fp8.layers.{0..1}.up.weight_e4m3_transposed")");
+    has(main, "%fp8_up_weight_e4m3_after \"fp8_up_weight_e4m3\"");
+    has(main,
+        "repeat(%z, %kept, %g, %fp8_up_gradient_scale, %fp8_up_gradient_amax, "
+        "%fp8_up_weight_e4m3_transposed_after, %fp8_up_weight_inverse_after, %fp8_up_input_scale, %first)");
+    EXPECT_EQ(body_of(all, "update").find("e4m3"), std::string::npos);
+}
+
+// With scales of their own as well: those of blocks are kept beside each copy.
+TEST(QuantiseProducts, WeightsOfAllRecipesAreQuantisedOnceAStep) {
+    for (const auto& [recipe, kept] :
+         {std::pair(Fp8Recipe::current,
+                    "weight_scale_before, %up_weight_inverse_before, %up_weight_e4m3_before, "
+                    "%up_weight_e4m3_transposed_before, %w, %first) {copies = \"both\""),
+          std::pair(Fp8Recipe::blockwise,
+                    "weight_scales_before, %up_weight_e4m3_before, "
+                    "%up_weight_scales_transposed_before, %up_weight_e4m3_transposed_before, "
+                    "%w, %first) {blocks = \"squares_of_128\"")}) {
+        const std::string all = quantised(step(forward, backward), {.recipe = recipe, .keep_weights = true});
+        EXPECT_NE(body_of(all, "layer").find(kept), std::string::npos) << all;
+        EXPECT_EQ(body_of(all, "layer_backward").find("(%w)"), std::string::npos) << all;
+    }
+}
+
+// Where nothing multiplies dy with the weight, one copy is kept; what is computed again reads it.
+TEST(QuantiseProducts, AWeightHasTheCopiesThatProductsRead) {
+    const std::string no_dx =
+        "%dx = slice(%du) {axis = 1, begin = 0, end = 16, step = 1} : bf16[16,16]\n  "
+        "%dw = linear_backward_weight(%du, %x) {dtype = f32} : f32[32,16]";
+    const std::string all = quantised(step(forward, no_dx), {.keep_weights = true});
+    EXPECT_NE(body_of(all, "layer").find("%w, %first) {copies = \"plain\""), std::string::npos) << all;
+    const std::string again =
+        "%u = linear(%x, %w) : bf16[16,32]\n  %dz = mul(%du, %u) : bf16[16,32]\n"
+        "  %dx = linear_backward_input(%dz, %w) : bf16[16,16]\n"
+        "  %dw = linear_backward_weight(%dz, %x) {dtype = f32} : f32[32,16]";
+    const std::string back = body_of(quantised(step(forward, again), {.keep_weights = true}), "layer_backward");
+    EXPECT_NE(back.find("%u = fp8_linear(%x_e4m3, %up_weight_e4m3, %x_inverse, %up_weight_inverse)"), std::string::npos)
+        << back;
+}
+
 TEST(QuantiseProducts, RanksCompareAllAmaxesAtOnce) {
     const std::string all = quantised(step(forward, backward), {.ranks = true});
     EXPECT_NE(all.find("= fp8_reduce_amaxes(%fp8_up_input_amax_after, %fp8_up_gradient_amax_after)"), std::string::npos)

@@ -76,22 +76,25 @@ void expect_blocks(const BlockCase& c, Fp8Blocks blocks, float most, const Narro
     const BlockCopy<Scale> copy(c.rows, c.width, blocks, most, at);
     const BlockCopy<Scale> transposed(c.width, c.rows, blocks, most,
                                       [&](std::int64_t i, std::int64_t j) { return at(j, i); });
-    Memory<X> x("x", x0);
+    Memory<X> x("x", x0), others("others", std::vector<X>(x0.size(), narrow(1e9F)));
     for (const bool both : {true, false}) {
         Memory<e4m3> q("q", std::vector<e4m3>(copy.codes.size())),
             t("q_transposed", std::vector<e4m3>(copy.codes.size()));
         Memory<Scale> scales("scales", std::vector<Scale>(copy.scales.size())),
             scales_transposed("scales_transposed", std::vector<Scale>(transposed.scales.size()));
-        fp8_quantise_blocks({.q = both ? Output(q.data()) : Output(),
-                             .scales = both ? Output(scales.data()) : Output(),
-                             .q_transposed = t.data(),
-                             .scales_transposed = scales_transposed.data(),
-                             .x = static_cast<const X*>(x.data()),
-                             .blocks = blocks,
-                             .rows = c.rows,
-                             .width = c.width,
-                             .ld_x = c.ld},
-                            stream);
+        Fp8QuantiseBlocks call{.q = both ? Output(q.data()) : Output(),
+                               .scales = both ? Output(scales.data()) : Output(),
+                               .q_transposed = t.data(),
+                               .scales_transposed = scales_transposed.data(),
+                               .x = static_cast<const X*>(x.data()),
+                               .blocks = blocks,
+                               .rows = c.rows,
+                               .width = c.width,
+                               .ld_x = c.ld};
+        fp8_quantise_blocks(call, stream);
+        call.mode = WriteMode::add;  // a later micro-step leaves it all, whatever it is given
+        call.x = static_cast<const X*>(others.data());
+        fp8_quantise_blocks(call, stream);
         if (both) {
             expect_same_bytes(reinterpret_cast<std::uint8_t*>(q.data()), copy.codes, "codes");
             expect_same_bytes(scales.data(), copy.scales, "scales");

@@ -55,7 +55,9 @@ void expect_quantised(const QuantiseCase& c, bool special, const Narrow& narrow,
             if (std::abs(x) > largest) largest = std::abs(x);
         }
     Memory<X> x("x", x0);
-    Memory<float> scale("scale", std::vector<float>{c.scale}), inverse("inverse", std::vector<float>{0.F});
+    Memory<X> others("others", std::vector<X>(x0.size(), narrow(1e9F)));
+    Memory<float> scale("scale", std::vector<float>{c.scale}), other_scale("scale", std::vector<float>{3 * c.scale}),
+        inverse("inverse", std::vector<float>{0.F});
     for (const bool row_major : {true, false})
         for (const bool transposed : {true, false}) {
             if (!row_major && !transposed) continue;
@@ -63,16 +65,21 @@ void expect_quantised(const QuantiseCase& c, bool special, const Narrow& narrow,
             Memory<Q> q("q", blank), t("q_transposed", blank);
             const float before = row_major ? 0.F : 1e6F;
             Memory<float> amax("amax", std::vector<float>{before});
-            fp8_quantise({.q = row_major ? Output(q.data()) : Output(),
-                          .q_transposed = transposed ? Output(t.data()) : Output(),
-                          .amax = amax.data(),
-                          .inverse = inverse.data(),
-                          .x = static_cast<const X*>(x.data()),
-                          .scale = static_cast<const float*>(scale.data()),
-                          .rows = c.rows,
-                          .width = c.width,
-                          .ld_x = c.ld == c.width ? 0 : c.ld},
-                         stream);
+            Fp8Quantise call{.q = row_major ? Output(q.data()) : Output(),
+                             .q_transposed = transposed ? Output(t.data()) : Output(),
+                             .amax = amax.data(),
+                             .inverse = inverse.data(),
+                             .x = static_cast<const X*>(x.data()),
+                             .scale = static_cast<const float*>(scale.data()),
+                             .rows = c.rows,
+                             .width = c.width,
+                             .ld_x = c.ld == c.width ? 0 : c.ld};
+            fp8_quantise(call, stream);
+            // A later micro-step leaves it all, whatever it is given.
+            call.mode = WriteMode::add;
+            call.x = static_cast<const X*>(others.data());
+            call.scale = static_cast<const float*>(other_scale.data());
+            fp8_quantise(call, stream);
             ASSERT_EQ(amax.data()[0], std::max(before, largest));
             ASSERT_EQ(inverse.data()[0], 1 / c.scale);
             for (std::int64_t i = 0; i < c.rows; ++i)
@@ -111,14 +118,18 @@ void expect_amax(const QuantiseCase& c, const Narrow& narrow, const Widen& widen
     const float expected = current_scale(largest, fp8_largest<e4m3>(), false, 0);
     Memory<float> scale("own_scale", std::vector<float>{7.F}), inverse("inverse", std::vector<float>{1e9F});
     Memory<e4m3> q("q", std::vector<e4m3>(static_cast<std::size_t>(c.rows * c.width)));
-    fp8_quantise({.q = q.data(),
-                  .inverse = inverse.data(),
-                  .own_scale = scale.data(),
-                  .x = static_cast<const X*>(x.data()),
-                  .rows = c.rows,
-                  .width = c.width,
-                  .ld_x = c.ld},
-                 stream);
+    Fp8Quantise call{.q = q.data(),
+                     .inverse = inverse.data(),
+                     .own_scale = scale.data(),
+                     .x = static_cast<const X*>(x.data()),
+                     .rows = c.rows,
+                     .width = c.width,
+                     .ld_x = c.ld};
+    fp8_quantise(call, stream);
+    Memory<X> others("others", std::vector<X>(x0.size(), narrow(1e9F)));
+    call.mode = WriteMode::add;  // a later micro-step leaves the scale as well
+    call.x = static_cast<const X*>(others.data());
+    fp8_quantise(call, stream);
     ASSERT_EQ(scale.data()[0], expected);
     ASSERT_EQ(inverse.data()[0], 1 / expected);
     for (std::int64_t i = 0; i < c.rows; ++i)

@@ -69,9 +69,11 @@ void quantise(const Fp8Quantise& call) {
 }  // namespace
 
 void fp8_quantise(const Fp8Quantise& call, Stream& stream) {
-    if (call.own_scale) return fp8_quantise(with_own_scale(call, stream), stream);
+    const bool keeps = call.mode == WriteMode::add;
+    if (call.own_scale && !keeps) return fp8_quantise(with_own_scale(call, stream), stream);
     const Timed timed = timed_call("fp8_quantise", call, stream);
     check_types(call);
+    if (keeps) return;
     if ((call.q ? call.q : call.q_transposed).dtype == DType::e5m2)
         quantise<e5m2>(call);
     else

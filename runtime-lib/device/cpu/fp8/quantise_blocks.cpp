@@ -79,6 +79,7 @@ void quantise_blocks(const Fp8QuantiseBlocks& call) {
 void fp8_quantise_blocks(const Fp8QuantiseBlocks& call, Stream& stream) {
     const Timed timed = timed_call("fp8_quantise_blocks", call, stream);
     check_types(call);
+    if (call.mode == WriteMode::add) return;
     if (call.blocks == Fp8Blocks::rows_of_32)
         quantise_blocks<e8m0>(call);
     else

@@ -89,6 +89,7 @@ void fp8_quantise_blocks(const Fp8QuantiseBlocks& call, Stream& stream) {
     if (call.rows <= 0 || call.width <= 0) return;
     issue("fp8_quantise_blocks", call, stream, [&] {
         check_types(call);
+        if (call.mode == WriteMode::add) return;
         const bool mx = call.blocks == Fp8Blocks::rows_of_32;
         const std::int64_t ld = call.ld_x == 0 ? call.width : call.ld_x;
         const bool vectors = in_vectors(call, ld);
@@ -123,9 +124,11 @@ void fp8_block_product(const Fp8BlockProduct& call, Stream& stream) {
 
 void fp8_quantise(const Fp8Quantise& call, Stream& stream) {
     if (call.rows <= 0 || call.width <= 0) return;
-    if (call.own_scale) return fp8_quantise(with_own_scale(call, stream), stream);
+    const bool keeps = call.mode == WriteMode::add;
+    if (call.own_scale && !keeps) return fp8_quantise(with_own_scale(call, stream), stream);
     issue("fp8_quantise", call, stream, [&] {
         check_types(call);
+        if (keeps) return;
         const std::int64_t ld = call.ld_x == 0 ? call.width : call.ld_x;
         const bool vectors = in_vectors(call, ld);
         with_types((call.q ? call.q : call.q_transposed).dtype, call.x.dtype,
