@@ -233,6 +233,23 @@ TEST_F(Commands, TrainSaysWhatItWrote) {
     EXPECT_EQ(run("train --diff " + model + " -o 'my out'").err, "");
 }
 
+// Two bytes an element of what is 16 x 32, 16 x 16 and 16 x 48 in two layers, and six times 1 / scale.
+TEST_F(Commands, TrainSaysThatWeightsAreKeptAsCodes) {
+    const std::string train = "train " + fixtures + "/llama2/noopt.logits.onnx --dtype bf16 --fp8 delayed -o out ";
+    const std::string line =
+        "fp8: weights are quantised once a step and kept as codes, 6.5 kB (--fp8-weights each: none)\n";
+    for (const auto& [flags, kept] : {std::pair("--grad-accum 2", true),
+                                      {"--fp8-weights once", true},
+                                      {"--grad-accum 2 --fp8-weights each", false},
+                                      {"", false},
+                                      {"--grad-accum 2 --fsdp 2", false}}) {
+        const Ran ran = run(train + flags);
+        EXPECT_EQ(ran.status, 0) << ran.err;
+        EXPECT_EQ(ran.err.find(line) != std::string::npos, kept) << flags << "\n" << ran.err;
+        EXPECT_EQ(contents("out/blocks.cpp").find("fp8.o_proj_weight_e4m3") != std::string::npos, kept) << flags;
+    }
+}
+
 // The first thing that a newcomer sees: no warning, and no word but these.
 TEST_F(Commands, TheSampleOfTheQuickstartIsTakenWithoutAWarning) {
     const std::string model = fixtures + "/../../samples/llama_small/model.onnx";
