@@ -127,24 +127,26 @@ TEST(Roof, IsKnownOfDataSheetsAndNotGuessed) {
     EXPECT_EQ(roof_of("Some GPU").bytes_per_second, 0);
 }
 
-TEST(PlanFile, KeepsWhatWasFoundOnThisMachine) {
+TEST(PlanFile, KeepsWhatWasFoundOnEachGpu) {
     const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "thunder-plans";
     std::filesystem::remove_all(folder);
     std::filesystem::create_directory(folder);
     {
-        PlanFile plans(folder.string(), "H100, cuBLASLt 130100");
+        PlanFile plans(folder.string(), "NVIDIA H100 80GB HBM3", "cuBLASLt 130100");
         EXPECT_FALSE(plans.find("1 2 3").has_value());
         plans.add("1 2 3", {0xffffffffffffffffULL, 0, 0x10});
         plans.add("4", {7});
     }
-    const PlanFile again(folder.string(), "H100, cuBLASLt 130100");
+    PlanFile(folder.string(), "NVIDIA H200", "cuBLASLt 130100").add("4", {9});
+    const PlanFile again(folder.string(), "NVIDIA H100 80GB HBM3", "cuBLASLt 130100");
     EXPECT_EQ(again.find("1 2 3"), (std::vector<std::uint64_t>{0xffffffffffffffffULL, 0, 0x10}));
     EXPECT_EQ(again.find("4"), std::vector<std::uint64_t>{7});
-    EXPECT_FALSE(PlanFile(folder.string(), "H200, cuBLASLt 130100").find("4").has_value());
+    EXPECT_EQ(PlanFile(folder.string(), "NVIDIA H200", "cuBLASLt 130100").find("4"), std::vector<std::uint64_t>{9});
+    EXPECT_FALSE(PlanFile(folder.string(), "NVIDIA H200", "cuBLASLt 130200").find("4").has_value());
     // what is no such file counts for nothing
-    std::ofstream(folder / "cublaslt.plans")
-        << "plans of products, found by --autotune on H100, cuBLASLt 130100\n4: xyz\n\n:";
-    EXPECT_FALSE(PlanFile(folder.string(), "H100, cuBLASLt 130100").find("4").has_value());
+    std::ofstream(folder / "cublaslt.nvidia-h100-80gb-hbm3.plans")
+        << "plans of products, found by --autotune on NVIDIA H100 80GB HBM3, cuBLASLt 130100\n4: xyz\n\n:";
+    EXPECT_FALSE(PlanFile(folder.string(), "NVIDIA H100 80GB HBM3", "cuBLASLt 130100").find("4").has_value());
     std::filesystem::remove_all(folder);
 }
 

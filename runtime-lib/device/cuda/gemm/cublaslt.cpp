@@ -92,8 +92,8 @@ struct Cache : ProviderCache {
         check(lt().cublasLtCreate(&handle), "cublasLtCreate");
         workspace = device.allocate(product_workspace_bytes);
         if (device.options().autotune) {
-            const std::string machine = cat(device.native()->gpu.name, ", cuBLASLt ", lt().cublasLtGetVersion());
-            tuned.emplace(device.options().folder, machine);
+            tuned.emplace(device.options().folder, device.native()->gpu.name,
+                          cat("cuBLASLt ", lt().cublasLtGetVersion()));
         }
     }
     ~Cache() override {

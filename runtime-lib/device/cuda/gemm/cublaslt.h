@@ -36,7 +36,7 @@ struct Product {
 //
 // Descriptors and the plan are made when a product is first met, and kept: the first plan of the library's heuristics,
 // which is the same each time on a machine; with --autotune the fastest of several, tried on the tensors of that call
-// and kept in the file cublaslt.plans beside the program.
+// and kept beside the program (plan_file.h).
 bool product(const Product& call, Stream& stream);
 
 // "cuBLASLt 13.1.0", or why not. Fails where the library is missing.

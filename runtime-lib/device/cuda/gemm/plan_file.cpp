@@ -20,6 +20,19 @@ std::string_view take_line(std::string_view& text) {
     return line;
 }
 
+// "nvidia-h100-80gb-hbm3"
+std::string file_name_of(std::string_view gpu) {
+    std::string out;
+    for (const char c : gpu) {
+        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if (letter || (c >= '0' && c <= '9'))
+            out += letter ? static_cast<char>(c | 0x20) : c;
+        else if (!out.empty() && out.back() != '-')
+            out += '-';
+    }
+    return out;
+}
+
 // The words behind "KEY:"; nothing, where one of them is none.
 std::optional<std::vector<std::uint64_t>> read_words(std::string_view text) {
     std::vector<std::uint64_t> words;
@@ -39,8 +52,8 @@ std::optional<std::vector<std::uint64_t>> read_words(std::string_view text) {
 
 }  // namespace
 
-PlanFile::PlanFile(const std::string& folder, std::string machine)
-    : path_(join_path(folder, "cublaslt.plans")), machine_(std::move(machine)) {
+PlanFile::PlanFile(const std::string& folder, const std::string& gpu, const std::string& library)
+    : path_(join_path(folder, cat("cublaslt.", file_name_of(gpu), ".plans"))), machine_(cat(gpu, ", ", library)) {
     if (!is_file(path_)) return;
     const MappedFile file(path_);
     std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
