@@ -213,13 +213,25 @@ void require_dtype(const VerifyOptions& o) {
     if (o.model.compile.dtype != "auto" || o.about_types.empty()) return;
     Diagnostic d;
     d.message = o.about_types + " is about what the types of a program cost, and none is given";
-    d.help = "add --dtype bf16, f16 or f32, or leave it away";
+    d.help = fmt::format("add --dtype bf16{}, or leave it away", o.model.compile.fp8.empty() ? ", f16 or f32" : "");
     throw UsageError(std::move(d));
+}
+
+// --master, --grad-dtype and --optim-dtype are refused by a pass behind what is evaluated in fp64.
+void require_fitting_types(ModelOptions model) {
+    const CompileOptions &c = model.compile, defaults;
+    if (c.dtype != "auto" ||
+        (c.master == defaults.master && c.grad_dtype == defaults.grad_dtype && c.optim_dtype == defaults.optim_dtype))
+        return;
+    model.silent = true;
+    model.compile.calls_user_functions = false;
+    compile_until(model, "lower_precision");
 }
 
 int verify_command(VerifyOptions o) {
     o.model.finish();
     require_dtype(o);
+    require_fitting_types(o.model);
     const bool types = o.model.compile.dtype != "auto";
     // As JSON the types' cost alone; and where nothing else is asked for.
     const bool types_alone = o.precision.json || (types && o.check.directions == 0 && o.check.elements == 0);
@@ -299,7 +311,7 @@ void add_verify(CLI::App& app, Action& action) {
         ->capture_default_str();
     sub->add_flag("--json", o->precision.json, "with --dtype: what the types cost alone, as JSON");
     sub->callback([o, sub, &action] {
-        for (const char* option : {"--batches", "--factor", "--rows", "--json"})
+        for (const char* option : {"--batches", "--factor", "--rows", "--json", "--fp8"})
             if (sub->count(option) > 0) o->about_types = option;
         action = [o] { return verify_command(*o); };
     });

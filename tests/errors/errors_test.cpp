@@ -419,6 +419,20 @@ TEST_F(Errors, OfTheCommandLine) {
                            " is about what the types of a program cost, and none is "
                            "given\nhelp: add --dtype bf16, f16 or f32, or leave it away",
                        2);
+    expect_failure(verify + " --fp8 current --factor 3",
+                   "--fp8 is about what the types of a program cost, and none is given\nhelp: add --dtype bf16, or "
+                   "leave it away",
+                   2);
+    // What a pass behind the gradients refuses is not passed over.
+    expect_failure(
+        verify + " --master none",
+        "--master none is for a step in bf16, and this one is in f32\nhelp: add --dtype bf16, or leave it out", 2);
+    for (const std::string option : {"--grad-dtype", "--optim-dtype"})
+        expect_failure(verify + " " + option + " bf16",
+                       option +
+                           " bf16 is for a step in bf16, and this one is in f32\nhelp: add --dtype bf16, or leave "
+                           "it out",
+                       2);
     expect_failure(
         verify + " --dtype bf16 --batches 100000000",
         "verify --dtype evaluates each op by plain loops in double: 5.1e+12 operations of products here, 1e+12 "
