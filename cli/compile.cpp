@@ -131,7 +131,7 @@ void warn_of_memory(const Module& module) {
     if (total == 0 || static_cast<std::uint64_t>(bytes) <= total) return;
     fmt::print(stderr,
                "warning: the program takes {} of memory, and this machine has {}: on its CPU it would not start\n",
-               bytes_text(bytes), bytes_text(static_cast<std::int64_t>(total)));
+               bytes_text_up(bytes), bytes_text_down(static_cast<std::int64_t>(total)));
 }
 
 Module compile_reference(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers) {

@@ -179,8 +179,8 @@ std::string mode_table(const std::vector<RankEstimate>& estimates, const Machine
     out += "\n";
     const RankEstimate* best = recommended(estimates, machine);
     if (best == nullptr)
-        return out + fmt::format("none fits into {}: {} needs the least, {}\n", bytes_text(machine.memory_bytes),
-                                 least->mode, bytes_text(least->memory_bytes()));
+        return out + fmt::format("none fits into {}: {} needs the least, {}\n", bytes_text_down(machine.memory_bytes),
+                                 least->mode, bytes_text_up(least->memory_bytes()));
     return out + fmt::format("recommended: {}: {:.1f} ms a step, {} of {}; what binds: {}\n", best->mode,
                              1e3 * best->step.seconds, bytes_text(best->memory_bytes()),
                              bytes_text(machine.memory_bytes), binding_text(best->step, 3));

@@ -120,10 +120,11 @@ std::string line_of(const SplitPoint& split, const Keeping& keeping, const Mask&
         if (const auto at = planned.arena_bytes.find(arena); at != planned.arena_bytes.end()) model += at->second;
     const std::string ranks = o.mesh.world() > 1 ? " on each rank" : "";
     Diagnostic d;
-    d.message =
-        fmt::format("the program needs at least {} of memory{}, whatever it computes again", bytes_text(least), ranks);
-    d.expected = o.memory_budget.empty() ? fmt::format("{}, the memory of --machine {}", bytes_text(budget), o.machine)
-                                         : fmt::format("{}, of --memory-budget", bytes_text(budget));
+    d.message = fmt::format("the program needs at least {} of memory{}, whatever it computes again",
+                            bytes_text_up(least), ranks);
+    d.expected = o.memory_budget.empty()
+                     ? fmt::format("{}, the memory of --machine {}", bytes_text_down(budget), o.machine)
+                     : fmt::format("{}, of --memory-budget", bytes_text_down(budget));
     d.actual = fmt::format("{} of parameters, gradients and states, {} of activations and all else", bytes_text(model),
                            bytes_text(least - model));
     std::vector<std::string> ways;

@@ -339,7 +339,7 @@ TEST_F(Errors, OfTheCommandLine) {
     expect_failure(train + "-x", "unknown option -x" + help + of_program, 2);
     expect_failure(train + "--lr 3", "unknown option --lr" + help + of_program, 2);
     expect_failure(train + "--recompute all", "--recompute: all is not among none, selective, block, auto" + help, 2);
-    for (const char* budget : {"abc", "0", "0GB", "-1GB", "78", "78gb"})
+    for (const char* budget : {"abc", "0", "0GB", "-1GB", "78", "78x"})
         expect_failure(
             train + "--recompute auto --memory-budget " + budget,
             std::string("--memory-budget: ") + budget + " is no size above 0 with its unit, as 78GB or 24GiB" + help,

@@ -149,7 +149,7 @@ TEST(ChooseRecompute, ThePassTakesTheFastestThatFits) {
         compiled(llama.file, automatic(best.front().peak - 1));
         ADD_FAILURE() << "a program was made that takes more than it may";
     } catch (const MemoryBudgetError& error) {
-        EXPECT_EQ(error.diagnostic().message, "the program needs at least " + bytes_text(best.front().peak) +
+        EXPECT_EQ(error.diagnostic().message, "the program needs at least " + bytes_text_up(best.front().peak) +
                                                   " of memory, whatever it computes again");
     }
 }
