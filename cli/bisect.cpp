@@ -2,10 +2,14 @@
 // thunderc bisect: the first decision of the compiler from which a program trains otherwise than the reference.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <memory>
 
 #include "cli/bisection.h"
+#include "compiler/ir/dtype.h"
+#include "compiler/support/error.h"
+#include "support/text.h"
 
 namespace thunderc {
 namespace {
@@ -22,12 +26,26 @@ void require_file(const char* option, const std::filesystem::path& file) {
     if (file.empty() || std::filesystem::exists(file)) return;
     Diagnostic d;
     d.message = fmt::format("{}: there is no {}", option, file.string());
-    d.help = "leave it out: batches and parameters are drawn then";
+    d.help = "check the name, or leave it out: batches and parameters are drawn then";
     throw UserError(std::move(d));
+}
+
+// Losses and norms are f32 in every program, whatever its products are: below their distance
+// one is as good as the next.
+void require_tolerance(std::optional<double> tolerance) {
+    const double least = std::ldexp(1.0, 1 - row_of(DType::f32).digits);
+    if (!tolerance || *tolerance >= least) return;
+    Diagnostic d;
+    d.message =
+        fmt::format("--tolerance {:g} is less than the {:.1e} from one number of f32 to the next, and losses are f32",
+                    *tolerance, least);
+    d.help = "leave it out, for what rounding moves losses by, or give more than that";
+    throw UsageError(std::move(d));
 }
 
 int bisect_command(BisectOptions o) {
     o.model.finish();
+    require_tolerance(o.search.tolerance);
     require_file("--feed", o.search.feed);
     // A part of a file is named behind a #.
     if (const std::string init = o.search.init; init.find('#') == std::string::npos) require_file("--init", init);
@@ -43,8 +61,9 @@ int bisect_command(BisectOptions o) {
     });
     const std::size_t all = o.model.compile.decisions.value_or(found.decisions.size());
     if (!found.found) {
-        fmt::print("{} decisions, {} steps: losses and norms of gradients are the reference's within {}\n", all,
-                   o.search.steps,
+        fmt::print("{}, {}: losses and norms of gradients are the reference's within {}\n",
+                   thunder::count_text(all, "decision"),
+                   thunder::count_text(static_cast<std::uint64_t>(o.search.steps), "step"),
                    o.search.tolerance ? fmt::format("{:g} of their size", *o.search.tolerance)
                                       : "what rounding moves them by");
         return 0;

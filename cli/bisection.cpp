@@ -18,6 +18,7 @@
 #include "compiler/ir/dtype.h"
 #include "compiler/support/error.h"
 #include "compiler/support/text_diff.h"
+#include "support/text.h"
 
 namespace thunderc {
 namespace fs = std::filesystem;
@@ -277,9 +278,9 @@ Bisection bisect(const ModelOptions& model, const BisectionOptions& options,
         limited.compile.without_decision = without;
         return training_program(limited, device, {}, false);
     };
+    const TrainingProgram whole = program_of(all, std::nullopt);  // refuses more decisions than there are
     say(fmt::format("building the program of {} decisions and its reference", all));
     ProbePrograms programs(options.for_cmake);
-    const TrainingProgram whole = program_of(all, std::nullopt);
     programs.build(whole, options.feed.empty());
     Trainings trainings(programs, model, options);
     const Steps reference = trainings.of_reference(trainings.parameters());
@@ -299,10 +300,10 @@ Bisection bisect(const ModelOptions& model, const BisectionOptions& options,
         const Steps steps = trainings.of_program(end);
         std::optional<Departure> departure = bounds.departure(steps);
         if (departure && departure->step >= steps.size() && !end.empty()) departure->what += ": " + end;
-        say(fmt::format(
-            "{}: {}", name,
-            departure ? fmt::format("departs at step {}: {}", departure->step, departure->what)
-                      : fmt::format("loss {:.7g} after {} steps, as the reference", steps.back().loss, steps.size())));
+        say(fmt::format("{}: {}", name,
+                        departure ? fmt::format("departs at step {}: {}", departure->step, departure->what)
+                                  : fmt::format("loss {:.7g} after {}, as the reference", steps.back().loss,
+                                                thunder::count_text(steps.size(), "step"))));
         return departure;
     };
     out.found = first_departure(all, [&](std::size_t decisions) {

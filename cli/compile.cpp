@@ -80,9 +80,11 @@ Module run_or_report(Module module, const std::vector<Pass>& passes, std::vector
 void require_decisions(const CountedDecisions& limited) {
     const std::size_t all = limited.asked().size();
     const auto require = [&](const char* option, const std::optional<std::size_t>& number) {
-        if (number && *number > all)
-            fail(fmt::format("{} {}: the compiler takes {} decisions for this model", option, *number, all),
-                 "thunderc bisect --list prints them with their numbers");
+        if (!number || *number <= all) return;
+        Diagnostic d;
+        d.message = fmt::format("{} {}: the compiler takes {} decisions for this model", option, *number, all);
+        d.help = "thunderc bisect --list prints them with their numbers";
+        throw UsageError(std::move(d));
     };
     require("--decisions", limited.limit());
     require("--without-decision", limited.without());

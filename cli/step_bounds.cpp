@@ -14,8 +14,10 @@ std::optional<std::string> off(const char* what, double is, double reference, do
     if (std::isnan(reference)) return std::nullopt;  // as the norm that a log does not have
     if (std::abs(is - reference) <= allowed) return std::nullopt;
     if (!std::isfinite(is)) return fmt::format("{} is no number, the reference's is {:.7g}", what, reference);
-    return fmt::format("{} {:.7g}, the reference's {:.7g}: off by {:.1e} where {:.1e} is allowed", what, is, reference,
-                       std::abs(is - reference), allowed);
+    // As many digits as tell the two apart; 9 tell any two numbers of f32.
+    const int digits = fmt::format("{:.7g}", is) == fmt::format("{:.7g}", reference) ? 9 : 7;
+    return fmt::format("{} {:.{}g}, the reference's {:.{}g}: off by {:.1e} where {:.1e} is allowed", what, is, digits,
+                       reference, digits, std::abs(is - reference), allowed);
 }
 
 }  // namespace
