@@ -2,8 +2,10 @@
 #include "compiler/check/precision_check.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <utility>
 
 #include "compiler/check/gradient_check.h"
@@ -294,10 +296,22 @@ StepError step_error(const StepResult& actual, const StepResult& exact) {
 }
 
 double PrecisionReport::Measure::ratio() const {
-    return error == 0 ? 0 : error / std::max(yardstick, least);
+    return error == 0 ? 0 : error / counted();
+}
+
+double PrecisionReport::Measure::counted() const {
+    return std::max(yardstick, least);
 }
 
 namespace {
+
+// Mixed, so that runs of neighbouring seeds have no batch in common.
+std::uint64_t seed_of_batch(std::uint64_t seed, std::int64_t batch) {
+    std::seed_seq mixed{seed & 0xffffffffU, seed >> 32, static_cast<std::uint64_t>(batch)};
+    std::array<std::uint32_t, 2> words{};
+    mixed.generate(words.begin(), words.end());
+    return std::uint64_t{words[1]} << 32 | words[0];
+}
 
 // Parameters and inputs as a program is given them: in f32.
 NamedTensors random_tensors(const Function& main, std::uint64_t seed) {
@@ -357,7 +371,7 @@ PrecisionReport compare_precision(const Module& composed, const Module& program,
     OpWatch watch(program);
     Squares ours, theirs;
     for (std::int64_t batch = 0; batch < batches; ++batch) {
-        const NamedTensors tensors = random_tensors(composed.main(), seed + static_cast<std::uint64_t>(batch));
+        const NamedTensors tensors = random_tensors(composed.main(), seed_of_batch(seed, batch));
         const StepResult exact = StepEvaluation(composed, tensors, false).run();
         if (!exact.finite())
             fail("the loss or a gradient is no number in double precision: there is nothing to compare with",

@@ -121,11 +121,12 @@ StepError step_error(const StepResult& actual, const StepResult& exact);
 // A program in narrow types, beside fp64 and a yardstick.
 struct PrecisionReport {
     struct Measure {
-        std::string name;      // "loss", "all gradients", or the parameter's
-        double error = 0;      // root mean square over all batches
-        double yardstick = 0;  // the same of the yardstick
-        double least = 0;      // what the yardstick counts at least: it may have been rounded by little
-        double ratio() const;
+        std::string name;        // "loss", "all gradients", or the parameter's
+        double error = 0;        // root mean square over all batches
+        double yardstick = 0;    // the same of the yardstick
+        double least = 0;        // what the yardstick counts at least: it may have been rounded by little
+        double counted() const;  // of the yardstick: itself, or the least
+        double ratio() const;    // error / counted()
     };
     std::vector<OpError> ops;
     Measure loss, gradients;

@@ -93,6 +93,12 @@ TEST_F(Commands, VerifySaysWhatTypesCostAsJson) {
     EXPECT_EQ(json.at("fp8"), "current");
     EXPECT_EQ(json.at("passes"), true);
     EXPECT_EQ(json.at("parameters").size(), 21U);
+    for (const char* what : {"loss", "gradients"}) {
+        const nlohmann::json& m = json.at(what);
+        EXPECT_GE(m.at("counted_as"), m.at("pytorch"));
+        EXPECT_NEAR(m.at("ratio").get<double>(), m.at("error").get<double>() / m.at("counted_as").get<double>(),
+                    1e-4 * m.at("ratio").get<double>());  // six digits of each
+    }
     EXPECT_GT(json.at("gradients").at("ratio"), 0);
     bool quantises = false;
     for (const nlohmann::json& op : json.at("ops")) {
@@ -111,12 +117,40 @@ TEST_F(Commands, VerifyFailsWhereTypesCostMoreThanAsked) {
     EXPECT_TRUE(ran.err.starts_with("error: the program loses more by rounding than PyTorch would: all gradients "))
         << ran.err;
     EXPECT_NE(ran.err.find(" times the "), std::string::npos) << ran.err;
-    EXPECT_NE(ran.err.find(", 0.01 at most\nhelp: "), std::string::npos) << ran.err;
+    EXPECT_NE(
+        ran.err.find(", 0.01 at most\nhelp: no op by itself is more than 2 times as far off as one rounding is: it is "
+                     "which values are rounded, or luck; more --batches tell luck apart"),
+        std::string::npos)
+        << ran.err;
     EXPECT_NE(ran.out.find("\nall gradients "), std::string::npos) << ran.out;
     EXPECT_EQ(ran.out.find("passes"), std::string::npos) << ran.out;
     const Ran json = run(verify + " --json");
     EXPECT_EQ(json.status, 1);
     EXPECT_EQ(nlohmann::json::parse(json.out).at("passes"), false);
+}
+
+TEST_F(Commands, VerifySaysWhatIsCloseAndSharesNoBatchBetweenSeeds) {
+    const std::string verify =
+        "verify --elements 0 --directions 0 --loss cross-entropy " + fixtures + "/mlp/dynamo.logits.onnx --dtype bf16 ";
+    const auto gradients = [&](const std::string& options) {
+        return nlohmann::json::parse(run(verify + "--factor 100 --json " + options).out).at("gradients");
+    };
+    const nlohmann::json first = gradients("--seed 1 --batches 1"), both = gradients("--seed 1 --batches 2");
+    const auto squared = [](const nlohmann::json& m) {
+        return m.at("error").get<double>() * m.at("error").get<double>();
+    };
+    // Root mean squares: what the second batch of seed 1 is off by is not what the first one of seed 2 is.
+    const double second = 2 * squared(both) - squared(first), other = squared(gradients("--seed 2 --batches 1"));
+    EXPECT_GT(std::abs(second - other), 1e-3 * other);  // of the same batch six digits would be left
+    const nlohmann::json all = nlohmann::json::parse(run(verify + "--factor 100 --json").out);
+    const double ratio =
+        std::max(all.at("loss").at("ratio").get<double>(), all.at("gradients").at("ratio").get<double>());
+    const std::string close = " times passes, and this is close: more --batches tell luck apart\n";
+    for (const auto& [times, said] : {std::pair{1.2, true}, {1.5, false}}) {
+        const Ran ran = run(verify + "--factor " + std::to_string(times * ratio));
+        EXPECT_EQ(ran.status, 0) << ran.err;
+        EXPECT_EQ(ran.out.ends_with(close), said) << ran.out;
+    }
 }
 
 TEST_F(Commands, VerifyTakesRolledLayers) {
