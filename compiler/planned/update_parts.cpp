@@ -279,7 +279,17 @@ UpdateParts update_parts(const Module& planned) {
                })) {
         out.declined = "more than the optimizer works on parameters behind the backward pass";
     }
-    return out.declined.empty() ? Finder(planned, *step, *update).run() : out;
+    // What weighs the loss runs before the pass that waits.
+    const Function* weigh = planned.find(loss_weight_function);
+    if (out.declined.empty() && weigh != nullptr &&
+        std::any_of(weigh->arguments.begin(), weigh->arguments.end(),
+                    [&](Value v) { return lies_with_parameters(weigh->info(v).placement.arena); }))
+        out.declined = "the weight of the loss is of parameters";
+    if (!out.declined.empty()) return out;
+    UpdateParts found = Finder(planned, *step, *update).run();
+    if (found.join < step->ops.size()) return found;
+    out.declined = "nothing writes a gradient";
+    return out;
 }
 
 }  // namespace thunderc

@@ -55,7 +55,6 @@ class Updates {
   private:
     Step step_;
     Stream* compute_ = nullptr;
-    std::optional<Stream> own_;
     std::span<const ParameterSegment> segments_;
     std::vector<std::vector<ParameterSegment>> parts_;  // empty: all is stepped behind the backward pass
     const StepScalars* scalars_ = nullptr;
@@ -63,9 +62,10 @@ class Updates {
     Memory kept_scalars_;  // of the step whose update is pending: the next one has its own by then
     Graph graph_;          // of an update behind the backward pass
     Event fork_;
-    std::deque<Event> done_;  // of each part
-    bool pending_ = false;    // gradients wait for their update
-    bool running_ = false;    // one is beside the micro-step that is issued now
+    std::deque<Event> done_;     // of each part
+    bool pending_ = false;       // gradients wait for their update
+    bool running_ = false;       // one is beside the micro-step that is issued now
+    std::optional<Stream> own_;  // last: its work ends before what it works on goes
 };
 
 }  // namespace thunder

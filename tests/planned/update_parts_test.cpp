@@ -100,6 +100,19 @@ TEST(UpdateParts, AreDeclinedForAReason) {
     EXPECT_EQ(why(copies), "");
 }
 
+// Where waits would stand nowhere, or not before all that reads parameters.
+TEST(UpdateParts, AreDeclinedWhereNothingWouldWait) {
+    Module m = planned(llama);
+    Function& weigh = *m.find(loss_weight_function);
+    Placement& place = weigh.info(weigh.arguments[0]).placement;
+    const Placement::Arena before = std::exchange(place.arena, Placement::Arena::parameters);
+    EXPECT_EQ(update_parts(m).declined, "the weight of the loss is of parameters");
+    place.arena = before;
+    for (ValueInfo& info : m.find(forward_backward_function)->values)
+        if (info.placement.arena == Placement::Arena::gradients) info.placement.arena = Placement::Arena::scratch;
+    EXPECT_EQ(update_parts(m).declined, "nothing writes a gradient");
+}
+
 // ---- planted faults ----
 
 TEST(UpdateParts, AWaitBehindItsReaderIsFound) {

@@ -226,7 +226,9 @@ void Stream::synchronize() {
 
 std::byte* Stream::grow(Memory& memory, std::size_t bytes) {
     if (bytes > memory.bytes()) {
-        if (native_->capturing)
+        cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;  // by another stream's graph, too
+        check(cudaStreamIsCapturing(stream_of(*this), &capturing), "cudaStreamIsCapturing");
+        if (native_->capturing || capturing != cudaStreamCaptureStatusNone)
             fail("a step asks for more workspace than it did the first time", "--no-cuda-graph goes on without graphs");
         // Work under way, and graphs, may still use the old one.
         if (memory.data() != nullptr) {
