@@ -8,8 +8,14 @@
 namespace thunderc {
 
 inline std::string with_passes_joined(const std::string& model_cpp) {
-    const std::regex between(R"(\n\}\n\nvoid Model::backward\([^\n]*\{\n)"), head(R"(void Model::forward\()");
-    return std::regex_replace(std::regex_replace(model_cpp, between, "\n"), head, "void Model::forward_backward(");
+    std::string text = model_cpp;
+    const auto join = [&text](const std::string& first, const std::string& second, const std::string& whole) {
+        text = std::regex_replace(text, std::regex("\\n\\}\\n\\nvoid Model::" + second + "\\([^\\n]*\\{\\n"), "\n");
+        text = std::regex_replace(text, std::regex("void Model::" + first + "\\("), "void Model::" + whole + "(");
+    };
+    join("forward", "backward", "forward_backward");
+    join("clip", "update", "update");
+    return std::regex_replace(text, std::regex("\n +wait_for_updates?\\([^\n]*"), "");
 }
 
 }  // namespace thunderc
