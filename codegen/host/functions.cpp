@@ -381,7 +381,7 @@ void FunctionPrinter::comment(SourceText& out, const Frame& frame, const Op& op,
 void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
     std::vector<const Op*> between;  // two calls: what ranks say to each other there
     for (const Op& op : frame.part) {
-        wait_for_update(out, frame, op);
+        wait_for_update(out, frame, op, false);
         if (is_communication(op)) {
             if (frame.f.name != update_function) between.push_back(&op);  // the norm's, which is one call
             continue;

@@ -89,9 +89,8 @@ class FunctionPrinter {
     void locals(SourceText& out, const Frame& frame) const;
     void statements(SourceText& out, const Frame& frame) const;
     void statement(SourceText& out, const Frame& frame, const Op& op) const;
-    // Before an op of the forward pass, and in the iterations of one that is a loop.
-    void wait_for_update(SourceText& out, const Frame& frame, const Op& op) const;
-    void wait_in_loop(SourceText& out, const Frame& frame, const Op& op) const;
+    // Before an op of the forward pass, or in each iteration of one that is a loop.
+    void wait_for_update(SourceText& out, const Frame& frame, const Op& op, bool in_loop) const;
     void loop(SourceText& out, const Frame& frame, const Op& op) const;
     void slots(SourceText& out, const Frame& frame, const Op& op) const;
     std::string layers_text(const Op& loop) const;

@@ -166,7 +166,7 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
         out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", layers));
     else
         out.open(fmt::format("for (std::int64_t layer = 0; layer < {}; ++layer) {{", layers));
-    wait_in_loop(out, frame, op);
+    wait_for_update(out, frame, op, true);
     // Iteration i reads slot i and writes slot i + 1; going backwards, iteration i is layer n - 1 - i.
     const std::string in_slot = reverse ? fmt::format("{} - 1 - layer", layers) : "layer";
     const std::string out_slot = reverse ? fmt::format("{} - layer", layers) : "layer + 1";

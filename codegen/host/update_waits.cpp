@@ -50,30 +50,21 @@ std::vector<std::string> FunctionPrinter::update_ranges() const {
     return lines;
 }
 
-void FunctionPrinter::wait_for_update(SourceText& out, const Frame& frame, const Op& op) const {
+void FunctionPrinter::wait_for_update(SourceText& out, const Frame& frame, const Op& op, bool in_loop) const {
     if (frame.f.name != forward_backward_function || !waits_for_updates()) return;
-    const NamedParts& parts = parts_of_update();
+    const auto& [found, names] = parts_of_update();
     const auto at = static_cast<std::size_t>(&op - frame.f.ops.data());
-    if (at == parts.found.join) {
+    if (at == found.join && !in_loop) {
         out.comment("the update of the step before reads the gradients, which are written from here on");
         out.line("wait_for_updates(arenas_, stream);");
-        return;
     }
-    for (std::size_t k = 0; k < parts.names.size(); ++k)
-        if (const UpdatePart& part = parts.found.parts[k]; part.op == at && !part.layered)
-            out.line(fmt::format("wait_for_update(arenas_, update_part::{}, stream);", parts.names[k]));
-}
-
-void FunctionPrinter::wait_in_loop(SourceText& out, const Frame& frame, const Op& op) const {
-    if (frame.f.name != forward_backward_function || !waits_for_updates()) return;
-    const NamedParts& parts = parts_of_update();
-    const auto at = static_cast<std::size_t>(&op - frame.f.ops.data());
-    for (std::size_t k = 0; k < parts.names.size(); ++k) {
-        const UpdatePart& part = parts.found.parts[k];
-        if (part.op != at || !part.layered || at >= parts.found.join) continue;
-        const std::string iteration =
-            loop_reversed(op) ? fmt::format("{} - 1 - layer", layers_text(op)) : std::string("layer");
-        out.line(fmt::format("wait_for_update(arenas_, update_part::{} + {}, stream);", parts.names[k], iteration));
+    if (at >= found.join) return;
+    for (std::size_t k = 0; k < names.size(); ++k) {
+        const UpdatePart& part = found.parts[k];
+        if (part.op != at || part.layered != in_loop) continue;
+        std::string which = names[k];
+        if (in_loop) which += loop_reversed(op) ? fmt::format(" + {} - 1 - layer", layers_text(op)) : " + layer";
+        out.line(fmt::format("wait_for_update(arenas_, update_part::{}, stream);", which));
     }
 }
 
