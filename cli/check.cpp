@@ -99,7 +99,7 @@ int check_command(const CheckOptions& o) {
     const std::vector<std::string> all = targets(o.arch);
     const std::vector<Nvrtc::Source> sources = read_sources(o.folder);
     const Nvrtc nvrtc(o.nvrtc);
-    std::vector<std::string> spilling;
+    std::vector<std::string> spilling, early;
     for (std::size_t k = 0; k < all.size(); ++k) {
         std::vector<KernelUsage> kernels;
         for (const Nvrtc::Source& source : sources) {
@@ -117,10 +117,18 @@ int check_command(const CheckOptions& o) {
             if (kernel.threads == 0)
                 fail(fmt::format("the kernel {} does not say how many threads a block has", kernel.name),
                      "a kernel begins with THUNDER_KERNEL");
+            if (gpu.capability >= 90 && !kernel.waits_first)
+                early.push_back(fmt::format("{} on {}", kernel.name, all[k]));
             if (lacks_registers(kernel)) spilling.push_back(fmt::format("{} on {}", kernel.name, all[k]));
         }
     }
     std::fflush(stdout);
+    if (!early.empty())
+        fail(fmt::format("device memory is used before the kernel in front has ended, or taken for constant: {}",
+                         fmt::join(early, ", ")),
+             "wait_for_previous_kernel() stands first in a kernel, which begins while the one in front of it still "
+             "runs; "
+             "__ldg and const pointers that are __restrict__ read what that one may not have written yet");
     if (!spilling.empty())
         fail(
             fmt::format("registers are spilled to memory: {}", fmt::join(spilling, ", ")),
@@ -137,8 +145,9 @@ void add_check(CLI::App& app, Action& action) {
     sub->footer(
         "It compiles DIR/kernels_cuda.cuh, and the kernels of DIR/runtime, with NVRTC, which needs no GPU: for each\n"
         "kernel the registers, what is spilled of them, shared memory, and the share of a GPU's threads that can be\n"
-        "resident. Exit status 1 where a kernel does not compile, or spills and takes more than half of the registers\n"
-        "that it may have.");
+        "resident. Exit status 1 where a kernel does not compile, spills and takes more than half of the registers "
+        "that it\n"
+        "may have, or uses memory before it waits for the kernel in front of it (wait_for_previous_kernel()).");
     sub->add_option("dir", o->folder, "the folder of a program")->required()->type_name("DIR");
     sub->add_option("--arch", o->arch, "what it compiles for: sm_80,sm_90a,...")
         ->check(not_empty())

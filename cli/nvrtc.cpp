@@ -10,6 +10,7 @@
 #include <map>
 #include <regex>
 #include <sstream>
+#include <string_view>
 
 #include "compiler/support/error.h"
 
@@ -191,22 +192,45 @@ Nvrtc::Compiled Nvrtc::compile(const Source& source, const std::string& target) 
     return compiled;
 }
 
+namespace {
+
+// Of a line of PTX: "    @%p1 ld.global.nc.f32 %f1, [%rd2];", but not cvta.to.global, which turns a pointer into
+// another.
+bool uses_device_memory(std::string_view line) {
+    if (line.find(".global") == std::string_view::npos) return false;
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    if (line.starts_with('@')) line.remove_prefix(std::min(line.find(' ') + 1, line.size()));
+    return line.starts_with("ld.") || line.starts_with("st.") || line.starts_with("atom.") || line.starts_with("red.");
+}
+
+}  // namespace
+
 std::vector<KernelUsage> read_usage(const std::string& log, const std::string& ptx, std::string& rest) {
     std::vector<KernelUsage> kernels;
     std::map<std::string, std::size_t> numbers;
     static const std::regex entry(R"(\.entry\s+([A-Za-z_0-9$]+))"), bounds(R"(^\.maxntid\s+(\d+))"),
         blocks(R"(^\.minnctapersm\s+(\d+))");
+    // Of the last kernel so far: it used device memory; it uses a table of constants that CUDA's sine and cosine have.
+    bool touched = false, reads_table = false;
     std::istringstream lines(ptx);
     std::smatch match;
     for (std::string line; std::getline(lines, line);) {
-        if (std::regex_search(line, match, entry)) {
+        if (line.find(".entry") != std::string::npos && std::regex_search(line, match, entry)) {
             numbers[match[1]] = kernels.size();
             kernels.emplace_back();
             kernels.back().name = match[1];
-        } else if (!kernels.empty() && std::regex_search(line, match, bounds)) {
+            touched = reads_table = false;
+        } else if (!kernels.empty() && line.starts_with(".maxntid") && std::regex_search(line, match, bounds)) {
             kernels.back().threads = std::stoi(match[1]);
-        } else if (!kernels.empty() && std::regex_search(line, match, blocks)) {
+        } else if (!kernels.empty() && line.starts_with(".minnctapersm") && std::regex_search(line, match, blocks)) {
             kernels.back().blocks = std::stoi(match[1]);
+        } else if (!kernels.empty() && line.find("griddepcontrol.wait") != std::string::npos) {
+            kernels.back().waits_first = !touched;
+        } else if (!kernels.empty() && line.find("__cudart_") != std::string::npos) {
+            reads_table = true;
+        } else if (!kernels.empty() && uses_device_memory(line)) {
+            touched = true;
+            if (line.find(".global.nc") != std::string::npos && !reads_table) kernels.back().waits_first = false;
         }
     }
     static const std::regex compiling("Compiling entry function '([^']+)'"),

@@ -32,6 +32,9 @@ struct KernelUsage {
     int stack = 0;      // bytes of local memory of a thread, for spills too
     int spill_stores = 0, spill_loads = 0;
     int shared = 0;  // bytes of a block
+    // It waits for the kernel in front of it before it reads or writes device memory, and takes nothing of that for
+    // constant (runtime-lib/device/cuda/device.h).
+    bool waits_first = false;
 };
 
 // The registers that a thread may have, where so many blocks are to be there at once.

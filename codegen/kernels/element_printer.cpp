@@ -154,8 +154,8 @@ ElementPrinter::ElementPrinter(const Loops& loops, const std::vector<std::string
                                const std::vector<std::string>& outputs, SourceText& out)
     : loops_(loops), inputs_(inputs), outputs_(outputs), out_(out), composites_(composites_of(loops.nodes)) {
     // All names of loops; sum and max are what reductions are called.
-    scope_.taken.add({"row", "rows", "width", "begin", "end", "stream", "c", "i", "n", "partial", "column", "first",
-                      "last", "tile", "tiles", "block", "blocks"});
+    scope_.taken.add({"row", "rows", "next", "width", "begin", "end", "stream", "c", "i", "n", "partial", "column",
+                      "first", "last", "tile", "tiles", "block", "blocks"});
     scope_.taken.add(loops.sizes.names);
     scope_.taken.add(inputs);
     scope_.taken.add(outputs);
@@ -192,7 +192,7 @@ bool ElementPrinter::used_above(std::size_t k, KernelLevel level) const {
 
 std::string ElementPrinter::term(std::int64_t step, const std::string& variable, const std::string& base) const {
     if (step == 1) return variable;
-    if (variable == "row" && step == loops_.width()) return "row * width";
+    if ((variable == "row" || variable == "next") && step == loops_.width()) return variable + " * width";
     return fmt::format("{} * {}", variable, step_name(step, base).value_or(fmt::format("{}", step)));
 }
 

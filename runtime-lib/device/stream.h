@@ -56,10 +56,11 @@ struct DeviceOptions {
     bool profile = false;  // each call is timed, by itself
 
     // of a GPU
-    bool graphs = true;     // a step is captured once and replayed
-    bool tf32 = false;      // f32 products round their factors to 10 bits of mantissa
-    bool autotune = false;  // the fastest of several plans of each product is looked for at start
-    std::string folder{};   // of the program: what autotuning finds is kept there
+    bool graphs = true;       // a step is captured once and replayed
+    bool early_start = true;  // a kernel may begin while the last blocks of the one before it still run
+    bool tf32 = false;        // f32 products round their factors to 10 bits of mantissa
+    bool autotune = false;    // the fastest of several plans of each product is looked for at start
+    std::string folder{};     // of the program: what autotuning finds is kept there
     SumsOfAttention attention_backward = SumsOfAttention::automatic;
 };
 

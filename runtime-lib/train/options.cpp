@@ -260,6 +260,9 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
         flag(&Options::autotune));
     add("no-cuda-graph", "", "issue each step's calls one by one, instead of replaying a captured step",
         flag(&Options::no_cuda_graph));
+    add("no-early-start", "",
+        "begin each kernel when the one before it has ended, which shows what the early start is worth",
+        flag(&Options::no_early_start));
 
     const char* const behind = "step the parameters behind the backward pass, not beside the next forward pass";
     if (!program.update_parts.empty())

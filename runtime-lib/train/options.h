@@ -128,7 +128,7 @@ struct Options {
 
     // of a GPU
     bool overlap_update = false;  // the update runs beside the next forward pass, as it does on a GPU
-    bool tf32 = false, autotune = false, no_cuda_graph = false, profile = false;
+    bool tf32 = false, autotune = false, no_cuda_graph = false, no_early_start = false, profile = false;
     SumsOfAttention attention_backward = SumsOfAttention::automatic;
 
     // of several ranks

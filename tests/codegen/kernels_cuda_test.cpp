@@ -47,6 +47,7 @@ TEST(KernelsCuda, PointwiseKernelsTakeVectors) {
 //   y = tanh(x)
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) f_kernel(Aliased<float> y, Aliased<const float> x) {
+    wait_for_previous_kernel();
     const int i = (block_index() * 256 + thread_index()) * 4;
     const auto x_v = load<4>(x + i);
     Vec<float, 4> y_v;

@@ -47,10 +47,12 @@ class Check : public Commands {
 
 constexpr const char* healthy = R"(
 THUNDER_KERNEL(256) double_kernel(Global<float> y, Global<const float> x) {
+    wait_for_previous_kernel();
     const int i = block_index() * 256 + thread_index();
     y[i] = x[i] * 2.0F;
 }
 THUNDER_KERNEL(64) sum_kernel(Global<float> y, Global<const float> x) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, shared, 2);
     const float sum = block_sum<64>(x[64 * block_index() + thread_index()], shared);
     if (thread_index() == 0) y[block_index()] = sum;
@@ -60,6 +62,7 @@ THUNDER_KERNEL(64) sum_kernel(Global<float> y, Global<const float> x) {
 // Each of 1024 threads may have 64 registers, and keeps 128 numbers through all rounds.
 constexpr const char* spilling = R"(
 THUNDER_KERNEL(1024) spilling_kernel(Global<float> y, Global<const float> x, int rounds) {
+    wait_for_previous_kernel();
     float kept[128];
     THUNDER_UNROLL
     for (int k = 0; k < 128; ++k) kept[k] = x[k * 1024 + thread_index()];
@@ -104,6 +107,28 @@ TEST_F(Check, ShowsWhatEachKernelTakes) {
     EXPECT_EQ(second[1], "64");
     EXPECT_EQ(second[5], "8");  // two floats
     EXPECT_LT(ran.out.find("double_kernel"), ran.out.find("sum_kernel"));
+}
+
+// A kernel begins while the one in front of it still runs, from sm_90 on.
+TEST_F(Check, FailsWhereAKernelUsesMemoryBeforeItWaits) {
+    const std::string begin = "THUNDER_KERNEL(256) early_kernel(", end = "y[thread_index()] = x[thread_index()];\n}\n";
+    const std::string plain = "Global<float> y, Global<const float> x) {\n",
+                      waits = "    wait_for_previous_kernel();\n";
+    const std::string texts[] = {
+        begin + plain + "    " + end,
+        begin + plain + "    y[1] = 1.0F;\n" + waits + "    " + end,
+        begin + "float* y, const float* __restrict__ x) {\n" + waits + "    " + end,
+    };
+    for (const std::string& text : texts) {
+        program(healthy + text);
+        const Ran ran = run("check out --arch sm_80,sm_90a");
+        EXPECT_EQ(ran.status, 1) << text;
+        EXPECT_TRUE(
+            ran.err.starts_with("error: device memory is used before the kernel in front has ended, or taken for "
+                                "constant: early_kernel on sm_90a\nhelp: "))
+            << text << ran.err;
+        EXPECT_EQ(run("check out --arch sm_80").status, 0) << text;
+    }
 }
 
 TEST_F(Check, FailsWhereRegistersAreSpilled) {
@@ -285,7 +310,8 @@ TEST_F(Commands, CheckSaysWhichLibraryIsNotNvrtc) {
 TEST(ReadUsage, OfTheAssemblersText) {
     const std::string ptx =
         ".visible .entry second(\n.param .u64 x\n)\n.maxntid 64, 1, 1\n{\n}\n"
-        ".visible .entry first(\n)\n.maxntid 256, 1, 1\n.minnctapersm 4\n{\n}\n";
+        ".visible .entry first(\n)\n.maxntid 256, 1, 1\n.minnctapersm 4\n{\ngriddepcontrol.wait;\n"
+        "ld.global.f32 %f1, [%rd1];\n}\n";
     const std::string log = R"(kernels.cuh(7): warning #177-D: variable "x" was declared but never referenced
 
 ptxas info    : 0 bytes gmem
@@ -307,6 +333,8 @@ ptxas info    : Used 14 registers, 1040 bytes smem, 368 bytes cmem[0]
     EXPECT_EQ(kernels[0].registers, 14);
     EXPECT_EQ(kernels[0].shared, 1040);
     EXPECT_EQ(kernels[0].spill_stores + kernels[0].spill_loads, 0);
+    EXPECT_FALSE(kernels[0].waits_first);
+    EXPECT_TRUE(kernels[1].waits_first);
     EXPECT_EQ(kernels[1].name, "first");
     EXPECT_EQ(kernels[1].threads, 256);
     EXPECT_EQ(kernels[0].blocks, 1);

@@ -11,6 +11,7 @@ namespace {
 // ---- threads that do not come together ----
 
 THUNDER_KERNEL(64) some_wait_kernel(Global<float> y, int waiting) {
+    wait_for_previous_kernel();
     if (thread_index() < waiting) barrier();
     y[thread_index()] = 1.0F;
 }
@@ -32,6 +33,7 @@ TEST_F(Emulation, BarriersThatNotAllReach) {
 }
 
 THUNDER_KERNEL(64) two_barriers_kernel(Global<float> y) {
+    wait_for_previous_kernel();
     if (thread_index() < 32)
         barrier();
     else
@@ -51,6 +53,7 @@ TEST_F(Emulation, BarriersInTwoBranches) {
 }
 
 THUNDER_KERNEL(64) some_sum_kernel(Global<float> y, int lanes) {
+    wait_for_previous_kernel();
     float sum = 0.0F;
     if (lane() < lanes) sum = warp_sum(1.0F);
     y[thread_index()] = sum;
@@ -73,6 +76,7 @@ TEST_F(Emulation, ShufflesThatNotAllLanesReach) {
 }
 
 THUNDER_KERNEL(64) two_sums_kernel(Global<float> y) {
+    wait_for_previous_kernel();
     y[thread_index()] = lane() % 2 == 0 ? warp_sum(1.0F) : warp_max(1.0F);
 }
 
@@ -87,6 +91,7 @@ TEST_F(Emulation, ShufflesInTwoBranches) {
 }
 
 THUNDER_KERNEL(64) shuffle_or_barrier_kernel(Global<float> y) {
+    wait_for_previous_kernel();
     if (lane() == 0) barrier();
     y[thread_index()] = warp_sum(1.0F);
 }
@@ -114,6 +119,7 @@ TEST_F(Emulation, SumsInPartsOfAWarp) {
 }
 
 THUNDER_KERNEL(64) wrong_size_kernel(Global<float> y) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, shared, 2);
     y[thread_index()] = block_sum<64>(1.0F, shared);
 }

@@ -45,6 +45,10 @@ Pointer<T, Space::shared> shared_array(const char* name, std::size_t count,
 
 }  // namespace emulation
 
+inline void wait_for_previous_kernel() {
+    emulation::Machine::instance().wait_for_previous_kernel();
+}
+
 // ---- where a thread is ---------------------------------------------------------------------------------------------
 
 inline int thread_index() {
@@ -135,6 +139,11 @@ void store(emulation::Pointer<T, S> p, const Vec<T, N>& v) {
     static_assert(std::has_single_bit(N * sizeof(T)), "a whole number of accesses");
     constexpr int n = N * sizeof(T) < 16 ? N : static_cast<int>(16 / sizeof(T));
     for (int k = 0; k < N; k += n) (p + k).write(v.at + k, n);
+}
+
+template <typename T, emulation::Space S>
+void prefetch(emulation::Pointer<T, S> p) {
+    p.ask();
 }
 
 template <std::integral T, emulation::Space S>

@@ -12,6 +12,7 @@ namespace {
 
 // Each of 100 columns turned around within its block, through shared memory.
 THUNDER_KERNEL(64) reverse_kernel(Global<float> y, Global<const float> x) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, tile, 64);
     const std::int64_t first = std::int64_t{64} * block_index();
     tile[thread_index()] = x[first + thread_index()];
@@ -33,6 +34,7 @@ TEST_F(Emulation, BarriersOrderSharedMemory) {
 
 THUNDER_KERNEL(128)
 sums_kernel(Global<float> of_warps, Global<float> of_blocks, Global<float> greatest, Global<const float> x) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, shared, 4);
     const float mine = x[std::int64_t{128} * block_index() + thread_index()];
     const float of_warp = warp_sum(mine);
@@ -61,6 +63,7 @@ TEST_F(Emulation, SumsOfWarpsAndBlocks) {
 }
 
 THUNDER_KERNEL(32) vectors_kernel(Global<bf16> y, Aliased<float> z, Aliased<const float> x) {
+    wait_for_previous_kernel();
     const auto v = load<8>(x + 8 * thread_index());
     Vec<bf16, 8> narrow;
     Vec<float, 8> twice;
@@ -97,10 +100,12 @@ TEST_F(Emulation, RoundsToNearestEven) {
 
 // A sum of blocks through the workspace, by a second kernel.
 THUNDER_KERNEL(32) partial_kernel(Global<float> partials, Global<const float> x) {
+    wait_for_previous_kernel();
     const float sum = warp_sum(x[32 * block_index() + lane()]);
     if (lane() == 0) partials[block_index()] = sum;
 }
 THUNDER_KERNEL(32) finish_kernel(Global<float> y, Global<const float> partials, int count) {
+    wait_for_previous_kernel();
     if (thread_index() != 0) return;
     float sum = 0;
     for (int k = 0; k < count; ++k) sum += partials[k];
@@ -128,6 +133,7 @@ TEST_F(Emulation, LaunchesOrderGlobalMemory) {
 // ---- accesses ----
 
 THUNDER_KERNEL(32) copy_kernel(Global<float> y, Global<const float> x, int shift) {
+    wait_for_previous_kernel();
     y[thread_index()] = x[thread_index() + shift];
 }
 
@@ -153,6 +159,7 @@ TEST_F(Emulation, WritesPastAnArray) {
 }
 
 THUNDER_KERNEL(32) past_shared_kernel(Global<float> y) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, tile, 31);
     tile[thread_index()] = 1.0F;
     y[thread_index()] = tile[thread_index()];
@@ -167,6 +174,7 @@ TEST_F(Emulation, WritesPastASharedArray) {
 }
 
 THUNDER_KERNEL(32) vector_kernel(Global<float> y, Global<const float> x, int shift) {
+    wait_for_previous_kernel();
     store(y + 4 * thread_index(), load<4>(x + 4 * thread_index() + shift));
 }
 
@@ -184,6 +192,7 @@ TEST_F(Emulation, VectorsPastAnArrayAndMisaligned) {
 }
 
 THUNDER_KERNEL(32) registers_kernel(Global<float> y, int n) {
+    wait_for_previous_kernel();
     Vec<float, 4> v{};
     for (int k = 0; k <= n; ++k) v[k] = 1.0F;
     y[thread_index()] = v[0];
@@ -206,6 +215,7 @@ TEST_F(Emulation, ReadsWhatNobodyWrote) {
 }
 
 THUNDER_KERNEL(64) half_written_kernel(Global<float> y, Global<const float> x) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, tile, 64);
     if (thread_index() < 32) tile[thread_index()] = x[thread_index()];
     barrier();
@@ -240,6 +250,7 @@ TEST_F(Emulation, PointersOfNoArray) {
 
 // The element that the thread before it writes, without a barrier.
 THUNDER_KERNEL(64) read_neighbour_kernel(Global<float> y, Global<const float> x) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, tile, 64);
     tile[thread_index()] = x[thread_index()];
     y[thread_index()] = thread_index() == 0 ? 0.0F : tile[thread_index() - 1];
@@ -256,6 +267,7 @@ TEST_F(Emulation, SharedMemoryReadWithoutABarrier) {
 
 // The other way round: it is overwritten while the thread before it reads it.
 THUNDER_KERNEL(64) shift_kernel(Global<float> y, Global<const float> x, bool careful) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, tile, 65);
     tile[thread_index()] = x[thread_index()];
     if (thread_index() == 0) tile[64] = 0.0F;
@@ -282,6 +294,7 @@ TEST_F(Emulation, SharedMemoryWrittenWhileItIsRead) {
 
 // The second round overwrites what a thread in the first may still read: the barrier at the end is missing.
 THUNDER_KERNEL(64) rounds_kernel(Global<float> y, Global<const float> x, bool careful) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, tile, 64);
     float sum = 0.0F;
     for (int round = 0; round < 2; ++round) {
@@ -309,6 +322,7 @@ TEST_F(Emulation, RoundsThatOverlap) {
 }
 
 THUNDER_KERNEL(64) both_write_kernel(Global<float> y) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, tile, 32);
     tile[lane()] = 1.0F;
     barrier();
@@ -327,6 +341,7 @@ TEST_F(Emulation, SharedMemoryWrittenTwice) {
 
 // Readers are many: a writer that is the last of them races with the others.
 THUNDER_KERNEL(64) all_read_kernel(Global<float> y, Aliased<float> x) {
+    wait_for_previous_kernel();
     const float first = x[0];
     if (thread_index() == 63) x[0] = first + 1.0F;
     y[thread_index()] = first;
@@ -347,6 +362,7 @@ TEST_F(Emulation, GlobalMemoryWrittenWhileItIsRead) {
 
 // Blocks overlap by one element; a barrier orders nothing between blocks.
 THUNDER_KERNEL(32) overlapping_kernel(Global<float> y) {
+    wait_for_previous_kernel();
     barrier();
     y[31 * block_index() + thread_index()] = 1.0F;
 }
@@ -361,6 +377,7 @@ TEST_F(Emulation, BlocksThatWriteTheSame) {
 }
 
 THUNDER_KERNEL(32) double_kernel(Global<float> y, Global<const float> x) {
+    wait_for_previous_kernel();
     y[thread_index()] = x[thread_index()] * 2.0F;
 }
 
@@ -375,6 +392,7 @@ TEST_F(Emulation, ParametersThatOverlap) {
 
 // Lanes hand on numbers to each other; the warp's own barrier is enough for it, but not for two warps.
 THUNDER_KERNEL(64) lanes_kernel(Global<float> y, int distance, bool careful) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, tile, 64);
     tile[thread_index()] = static_cast<float>(thread_index());
     if (careful) warp_barrier();
@@ -401,6 +419,7 @@ TEST_F(Emulation, BarriersOfAWarp) {
 }
 
 THUNDER_KERNEL(64) count_kernel(Global<std::int32_t> odd, Global<const std::int32_t> x, bool look) {
+    wait_for_previous_kernel();
     if (x[64 * block_index() + thread_index()] % 2 != 0) atomic_add(odd, 1);
     if (look && thread_index() == 63 && odd[0] > 1000) atomic_add(odd, -1000);
 }
@@ -423,9 +442,37 @@ TEST_F(Emulation, Atomics) {
         "between them");
 }
 
+// ---- the kernel before ----
+
+THUNDER_KERNEL(32) early_kernel(Global<float> y, Global<const float> x) {
+    const float value = x[thread_index()];
+    wait_for_previous_kernel();
+    y[thread_index()] = value;
+}
+THUNDER_KERNEL(32) early_write_kernel(Global<float> y) {
+    if (thread_index() == 3) y[3] = 1.0F;
+    wait_for_previous_kernel();
+}
+THUNDER_KERNEL(32) hasty_kernel(Global<float> y) {
+    if (thread_index() == 31) return;
+    wait_for_previous_kernel();
+    y[thread_index()] = 1.0F;
+}
+
+TEST_F(Emulation, MemoryBeforeTheKernelInFrontHasEnded) {
+    Buffer<float> x("x", counting(32)), y("y", 32);
+    EXPECT_EQ(fault_of([&] { launch("early", early_kernel, 1, 32, stream, y, x); }),
+              "kernel early, block 0, thread 0: reads element 0 of x before wait_for_previous_kernel()");
+    EXPECT_EQ(fault_of([&] { launch("early_write", early_write_kernel, 1, 32, stream, y); }),
+              "kernel early_write, block 0, thread 3: writes element 3 of y before wait_for_previous_kernel()");
+    EXPECT_EQ(fault_of([&] { launch("hasty", hasty_kernel, 1, 32, stream, y); }),
+              "kernel hasty, block 0, thread 31: ends without wait_for_previous_kernel()");
+}
+
 // ---- launches ----
 
 THUNDER_KERNEL(32) big_kernel(Global<float> y) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, tile, 32 * 1024);
     tile[thread_index()] = 1.0F;
     y[thread_index()] = tile[thread_index()];
@@ -449,7 +496,10 @@ TEST_F(Emulation, SeedsPermuteThreadsAndBlocks) {
     auto order = [&](std::uint64_t seed) {
         Machine::instance().set_seed(seed);
         std::vector<int> turns;
-        Machine::instance().launch("order", 3, 40, [&] { turns.push_back(64 * block_index() + thread_index()); });
+        Machine::instance().launch("order", 3, 40, [&] {
+            wait_for_previous_kernel();
+            turns.push_back(64 * block_index() + thread_index());
+        });
         Machine::instance().set_seed(0);
         return turns;
     };

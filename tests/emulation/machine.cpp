@@ -123,6 +123,7 @@ void Machine::run_threads(Fiber& fiber) {
     for (;;) {
         try {
             (*body_)();
+            if (!has_waited()) fault("ends without wait_for_previous_kernel()");
         } catch (...) {
             failure_ = std::current_exception();
             return;

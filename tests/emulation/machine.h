@@ -9,6 +9,7 @@
 //   - accesses outside of an array, or misaligned ones (memory.h)
 //   - accesses of different threads to one element that nothing orders, at least one of them a write
 //   - reads of what nobody wrote
+//   - accesses to device memory by a thread that has not waited for the kernel before, and threads that never do
 #pragma once
 
 #include <array>
@@ -80,6 +81,8 @@ class Machine {
     // Throws Fault: which kernel, block and thread, and what it did.
     [[noreturn]] void fault(const std::string& what) const;
 
+    void wait_for_previous_kernel() { threads_[static_cast<std::size_t>(current_)].has_waited = true; }
+    bool has_waited() const { return threads_[static_cast<std::size_t>(current_)].has_waited; }
     void barrier(const Location& where);
     // Orders the memory accesses of a warp.
     void warp_barrier(const Location& where);
@@ -96,6 +99,7 @@ class Machine {
         Location where;
         Fiber* fiber = nullptr;  // null: it has not begun
         std::uint32_t shuffles = 0;
+        bool has_waited = false;  // for the kernel before
     };
     struct Warp {
         int waiting = 0;

@@ -92,6 +92,8 @@ Allocation::Range Allocation::check(const char* verb, std::uintptr_t address, st
         machine.fault(fmt::format("{} {} of {} at once, {} bytes; {} are possible", verb, which, name_, bytes, widest));
     if (address % bytes != 0)
         machine.fault(fmt::format("{} {} of {} at once: not aligned to {} bytes", verb, which, name_, bytes));
+    if (global_ && !machine.has_waited())
+        machine.fault(fmt::format("{} {} of {} before wait_for_previous_kernel()", verb, which, name_));
     const auto begin = static_cast<std::size_t>(offset);
     return {begin / element_, (begin + bytes + element_ - 1) / element_};
 }
@@ -156,6 +158,10 @@ void Allocation::read(std::uintptr_t address, std::size_t count, std::size_t siz
         e.other_lanes = warp_epoch && (e.other_lanes || e.read.thread != now.thread);
         e.read = now;
     }
+}
+
+void Allocation::ask(std::uintptr_t address, std::size_t size) const {
+    check("asks for", address, 1, size);
 }
 
 void Allocation::write(std::uintptr_t address, std::size_t count, std::size_t size, int parameter) {

@@ -43,6 +43,7 @@ class Allocation {
     void read(std::uintptr_t address, std::size_t count, std::size_t size, int parameter);
     void write(std::uintptr_t address, std::size_t count, std::size_t size, int parameter);
     void update(std::uintptr_t address, std::size_t size, int parameter);  // read and write, atomically
+    void ask(std::uintptr_t address, std::size_t size) const;              // to come into a cache
 
   private:
     struct Element {
@@ -193,6 +194,7 @@ class Pointer {
         target("writes").write(address_, count, sizeof(T), parameter_);
         std::memcpy(reinterpret_cast<void*>(address_), static_cast<const void*>(values), count * sizeof(T));
     }
+    void ask() const { target("asks for").ask(address_, sizeof(T)); }
     // change(value) replaces the value, atomically; gives the one before.
     template <typename Change>
     Value update(Change&& change) const requires(!std::is_const_v<T>) {

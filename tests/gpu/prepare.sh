@@ -150,6 +150,7 @@ else
       llama2-7b)
         speed $name "$file" --batch 1 --seq 4096 --dtype bf16 --master none --grad-dtype bf16 --optim-dtype bf16
         speed $name-fp8 "$file" --batch 1 --seq 4096 --dtype bf16 --fp8 delayed --master none --grad-dtype bf16 --optim-dtype bf16
+        speed $name-2 "$file" --batch 2 --seq 4096 --dtype bf16 --master none --grad-dtype bf16 --optim-dtype bf16
         ;;
       *) speed $name "$file" --dtype bf16 ;;
     esac

@@ -53,6 +53,8 @@ class CudaNestPrinter : public CudaElements {
     RowPlan plan_rows(const std::vector<std::size_t>& loads, const std::vector<std::size_t>& early,
                       std::size_t column_sums) const;
     CudaStage rows();
+    // Asks for what these loads read of the row that is `step` behind this one.
+    void print_next_row(const RowPlan& plan, const std::vector<std::size_t>& loads, std::int64_t step);
     // Everything of one row. `loaded`: of what is kept, what is in registers before.
     void print_row(const RowPlan& plan, const Kept& kept, std::set<std::size_t> loaded,
                    const std::vector<std::string>& column_sums, const std::vector<std::string>& whole_sums,

@@ -105,6 +105,24 @@ void CudaNestPrinter::close_row_loop() {
     for (; opened_ > 0; --opened_) out_.close();
 }
 
+// What the next row's vectors lie in comes into the cache while this row's sums are waited for: a block has one row at
+// a time, and too few of them are resident to hide that way to memory.
+void CudaNestPrinter::print_next_row(const RowPlan& plan, const std::vector<std::size_t>& loads, std::int64_t step) {
+    if (loads.empty() || row_dims() != 1) return;
+    out_.line(fmt::format("const {} next = row + {};", index_type(), step));
+    out_.open("if (next < rows) {");
+    open_row_loop(plan, true, false);
+    variables_.front() = "next";
+    for (const std::size_t k : loads) {
+        const std::string& from = inputs_[node(k).operand];
+        const Affine& position = loops_.position[k];
+        out_.line(fmt::format("prefetch({} + {});", from, sum_text(position, 0, loops_.rank(), position.offset, from)));
+    }
+    variables_.front() = "row";
+    close_row_loop();
+    out_.close();
+}
+
 void CudaNestPrinter::print_row(const RowPlan& plan, const Kept& kept, std::set<std::size_t> loaded,
                                 const std::vector<std::string>& column_sums, const std::vector<std::string>& whole_sums,
                                 Scope scope) {
@@ -375,6 +393,7 @@ CudaStage CudaNestPrinter::rows() {
     if (loop) {
         out_.open(
             fmt::format("for ({} row = {}; row < rows; row += {}) {{", index_type(), first, blocks * rows_at_once));
+        print_next_row(plan, of_row, blocks * rows_at_once);
     } else if (row_count > 1) {
         out_.line(fmt::format("const {} row = {};", index_type(), first));
         if (row_count % rows_at_once != 0)

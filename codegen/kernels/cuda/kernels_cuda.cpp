@@ -191,6 +191,7 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& unnamed, const Kern
         device.line(fmt::format("THUNDER_KERNEL({}{}) {}({}) {{", one.stage.threads, room, one.name,
                                 fmt::join(one.parameters, ", ")));
         device.indent();
+        device.line("wait_for_previous_kernel();");
         device.append_lines(one.stage.body);
         device.close();
     }

@@ -7,6 +7,7 @@
 namespace thunder::bundled {
 
 THUNDER_KERNEL(32) bundled_milestone(Global<std::uint64_t> word, std::uint64_t which) {
+    wait_for_previous_kernel();
     if (thread_index() != 0) return;
     word[0] = ((word[0] >> 16U) + 1) << 16U | which;  // one store: nobody reads a half of it
 }
@@ -22,6 +23,7 @@ THUNDER_FUNCTION void take_columns(Global<float> y, Global<const T> x, std::int6
     THUNDER_KERNEL(256)                                                                                      \
     bundled_take_columns_##name(Global<float> y, Global<const T> x, std::int64_t rows, std::int64_t columns, \
                                 std::int64_t ld) {                                                           \
+        wait_for_previous_kernel();                                                                          \
         take_columns(y, x, rows, columns, ld);                                                               \
     }
 #define BUNDLED_TAKE_COLUMNS(T) BUNDLED_TAKE_COLUMNS_OF(T, T)

@@ -37,6 +37,7 @@ using size_t = decltype(sizeof(0));
 // A kernel of so many threads a block: THUNDER_KERNEL(256) scale_kernel(Global<float> y, Global<const float> x) {...}
 // A second number: blocks that must find room on a multiprocessor together. Where a kernel says so, the assembler gives
 // threads the registers that this leaves, instead of spilling some for blocks that it would rather see.
+// wait_for_previous_kernel() stands first in it.
 #define THUNDER_KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)
 // Before a loop whose number of rounds is a constant: what it indexes stays in registers.
 #define THUNDER_UNROLL _Pragma("unroll")
@@ -45,12 +46,35 @@ using size_t = decltype(sizeof(0));
 
 namespace thunder {
 
-// Device memory that no other parameter of the kernel overlaps where either is written.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define THUNDER_EARLY_START  // a kernel begins before the one in front of it has ended
+#endif
+
+// Device memory that no other parameter of the kernel overlaps where either is written. Where kernels start early it is
+// a plain pointer: of what is const and restrict the compiler takes for granted that nobody writes it while the kernel
+// runs, and reads it before the kernel has waited.
+#ifdef THUNDER_EARLY_START
+template <typename T>
+using Global = T*;
+#else
 template <typename T>
 using Global = T* __restrict__;
+#endif
 // Device memory that another parameter may overlap, as a result does that lies over what it is computed from.
 template <typename T>
 using Aliased = T*;
+
+// First in every kernel. From compute capability 9.0 on the GPU starts a kernel's blocks where multiprocessors run
+// empty in front of it, while the last blocks of the kernel before it still run (programmatic dependent launch,
+// device/cuda/launch.h): this waits until all that was launched before it in its stream has ended and its writes are
+// seen, and then lets the next kernel start so in its turn. Nothing in memory is read or written before it. A kernel
+// that did not wait would also let the next one begin before those in front of it have ended.
+__device__ inline void wait_for_previous_kernel() {
+#ifdef THUNDER_EARLY_START
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 // ---- where a thread is ---------------------------------------------------------------------------------------------
 
@@ -110,6 +134,12 @@ struct Vec {
     __device__ T& operator[](int k) { return at[k]; }
     __device__ const T& operator[](int k) const { return at[k]; }
 };
+
+// The line of memory that p points into, in an array, comes into the second-level cache; nothing waits for it.
+template <typename T>
+__device__ inline void prefetch(const T* p) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(p)));
+}
 
 namespace detail {
 

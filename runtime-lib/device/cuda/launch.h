@@ -14,7 +14,9 @@ namespace thunder {
 
 class Stream;
 
-// `arguments`: the address of each of the kernel's arguments. Fails with the kernel's name where the device refuses.
+// `arguments`: the address of each of the kernel's arguments. The kernel may begin before the one in front of it has
+// ended, since wait_for_previous_kernel() stands first in it (device.h; programmatic dependent launch of the CUDA
+// Programming Guide). Fails with the kernel's name where the device refuses.
 void launch_kernel(const char* name, const void* kernel, std::int64_t blocks, int threads, void** arguments,
                    Stream& stream);
 

@@ -78,6 +78,7 @@ THUNDER_FUNCTION void step_coded(Global<P> parameters, Global<const G> gradients
                                     Aliased<float> scales, Global<C> narrow_copies, Global<const std::int64_t> pieces, \
                                     Global<const double> rule, Global<const float> clip_factor,                        \
                                     Global<const std::uint64_t> rounding) {                                            \
+        wait_for_previous_kernel();                                                                                    \
         step_coded<Rule, P, G, C>(parameters, gradients, codes, scales, narrow_copies, pieces, rule, clip_factor,      \
                                   rounding, typename rules::IndicesBelow<rules::states<Rule>>::type());                \
     }

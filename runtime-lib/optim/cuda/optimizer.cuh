@@ -91,6 +91,7 @@ THUNDER_FUNCTION void step(const Stepped<P, G, S, C>& arenas, Global<const std::
                               Global<S> state2, Global<C> narrow_copies, Global<const std::int64_t> pieces,        \
                               Global<const double> rule, Global<const float> clip_factor,                          \
                               Global<const std::uint64_t> rounding) {                                              \
+        wait_for_previous_kernel();                                                                                \
         step<Rule, P, G, S, C>({parameters, gradients, {state0, state1, state2}, narrow_copies}, pieces, rule,     \
                                clip_factor, rounding);                                                             \
     }
@@ -119,6 +120,7 @@ THUNDER_FUNCTION void direction(Global<float> x, Global<const G> gradients, Glob
     bundled_##name##_direction_##suffix(Global<float> x, Global<const G> gradients, Global<S> momentum,               \
                                         std::int64_t begin, std::int64_t elements, std::int64_t numbers, bool decays, \
                                         Global<const double> rule, Global<const float> clip_factor) {                 \
+        wait_for_previous_kernel();                                                                                   \
         direction<Rule, G, S>(x, gradients, momentum, {begin, elements, numbers, decays}, rule, clip_factor);         \
     }
 
@@ -141,6 +143,7 @@ THUNDER_FUNCTION void move(Global<P> parameters, Global<C> narrow_copies, Global
                                     Global<const double> rule, Global<const float> clip_factor,                    \
                                     Global<const std::uint64_t> of_step, std::uint64_t tensor, std::int64_t first, \
                                     float shape, float size) {                                                     \
+        wait_for_previous_kernel();                                                                                \
         move<Rule, P, C>(parameters, narrow_copies, x, {begin, elements, numbers, decays}, rule, clip_factor,      \
                          {of_step[0], tensor, first - begin}, shape, size);                                        \
     }
@@ -163,12 +166,14 @@ THUNDER_MATRIX_RULES(BUNDLED_MATRIX_RULE)
 // x = a x + b y
 THUNDER_KERNEL(256)
 bundled_combine(Global<float> x, Global<const float> y, float a, float b, std::int64_t elements) {
+    wait_for_previous_kernel();
     if (const std::int64_t i = element_index(); i < elements) x[i] = a * x[i] + b * y[i];
 }
 
 // The sum of leaves' squares lies behind them as what divides by their norm.
 THUNDER_KERNEL(512)
 bundled_norm_factor(Global<double> sums, std::int64_t leaves, double least) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(double, shared, 16);
     double sum = 0;
     for (std::int64_t i = thread_index(); i < leaves; i += 512) sum += sums[i];
@@ -178,6 +183,7 @@ bundled_norm_factor(Global<double> sums, std::int64_t leaves, double least) {
 }
 THUNDER_KERNEL(256)
 bundled_scale(Global<float> x, Global<const double> factor, std::int64_t elements) {
+    wait_for_previous_kernel();
     if (const std::int64_t i = element_index(); i < elements) x[i] *= static_cast<float>(factor[0]);
 }
 
@@ -202,6 +208,7 @@ THUNDER_FUNCTION void average(Global<float> averages, Global<const P> parameters
     THUNDER_KERNEL(256)                                                                                        \
     bundled_average_##P(Global<float> averages, Global<const P> parameters, Global<const std::int64_t> pieces, \
                         float part, Global<const float> part_of_step) {                                        \
+        wait_for_previous_kernel();                                                                            \
         average(averages, parameters, pieces, part, part_of_step);                                             \
     }
 THUNDER_FLOAT_TYPES(BUNDLED_AVERAGE)
@@ -240,6 +247,7 @@ THUNDER_FUNCTION void squares(Global<double> sums, Global<const G> gradients, st
 #define BUNDLED_SQUARES(G)                                                                       \
     THUNDER_KERNEL(256)                                                                          \
     bundled_squares_##G(Global<double> sums, Global<const G> gradients, std::int64_t elements) { \
+        wait_for_previous_kernel();                                                              \
         squares(sums, gradients, elements);                                                      \
     }
 THUNDER_FLOAT_TYPES(BUNDLED_SQUARES)
@@ -250,6 +258,7 @@ THUNDER_KERNEL(512)
 bundled_clip_factor(Global<float> grad_norm, Global<float> clip_factor, Global<const double> max_norm,
                     Global<const float> loss_scale, Global<const double> limit, Global<const float> loss,
                     Global<const double> sums, std::int64_t leaves) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(double, shared, 16);
     double sum = 0;
     for (std::int64_t i = thread_index(); i < leaves; i += 512) sum += sums[i];
@@ -262,6 +271,7 @@ bundled_clip_factor(Global<float> grad_norm, Global<float> clip_factor, Global<c
 
 THUNDER_KERNEL(32)
 bundled_seed_loss(Global<float> dloss, Global<const float> loss_weight) {
+    wait_for_previous_kernel();
     if (thread_index() == 0) dloss[0] = 1.0F / loss_weight[0];
 }
 
@@ -270,6 +280,7 @@ THUNDER_KERNEL(256)
 bundled_scale_loss(Global<float> dloss, Global<float> loss_scale, Global<double> rule, Global<const float> scale,
                    Global<const std::int32_t> last_skipped, Global<const double> numbers_after_skip,
                    std::int64_t groups, std::int64_t behind) {
+    wait_for_previous_kernel();
     if (thread_index() == 0) {
         loss_scale[0] = scale[0];
         dloss[0] *= scale[0];
@@ -284,6 +295,7 @@ bundled_next_loss_scale(Global<const float> clip_factor, Global<const float> gra
                         Global<std::int32_t> good, Global<std::int64_t> skipped, Global<std::int32_t> last_skipped,
                         Global<std::int32_t> averages, Global<float> average_part, std::int64_t interval,
                         float usual_part) {
+    wait_for_previous_kernel();
     if (thread_index() != 0) return;
     const bool skips = is_skipped(clip_factor[0]);
     const Scale next = scale_after({scale[0], good[0]}, skips, grad_norm[0], interval);

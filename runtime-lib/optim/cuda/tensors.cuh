@@ -27,6 +27,7 @@ THUNDER_FUNCTION void leaf_squares(Global<double> sums, Global<const T> of, std:
 #define BUNDLED_LEAF_SQUARES(T)                                                                \
     THUNDER_KERNEL(256)                                                                        \
     bundled_leaf_squares_##T(Global<double> sums, Global<const T> of, std::int64_t elements) { \
+        wait_for_previous_kernel();                                                            \
         leaf_squares(sums, of, elements);                                                      \
     }
 THUNDER_FLOAT_TYPES(BUNDLED_LEAF_SQUARES)
@@ -52,6 +53,7 @@ THUNDER_FUNCTION void column_sums(Global<double> sums, Global<const G> gradients
     THUNDER_KERNEL(256)                                                                                              \
     bundled_column_sums_##T(Global<double> sums, Global<const T> gradients, std::int64_t rows, std::int64_t columns, \
                             std::int64_t chunks, Global<const float> clip_factor) {                                  \
+        wait_for_previous_kernel();                                                                                  \
         column_sums(sums, gradients, rows, columns, chunks, clip_factor);                                            \
     }
 THUNDER_FLOAT_TYPES(BUNDLED_COLUMN_SUMS)
@@ -70,6 +72,7 @@ THUNDER_FUNCTION void row_means(Global<double> means, Global<const S> states, st
 #define BUNDLED_ROW_MEANS(T)                                                                 \
     THUNDER_KERNEL(256)                                                                      \
     bundled_row_means_##T(Global<double> means, Global<const T> states, std::int64_t rows) { \
+        wait_for_previous_kernel();                                                          \
         row_means(means, states, rows);                                                      \
     }
 THUNDER_FLOAT_TYPES(BUNDLED_ROW_MEANS)
@@ -97,6 +100,7 @@ THUNDER_FUNCTION void follow_rows(Global<S> states, Global<const G> gradients, s
     THUNDER_KERNEL(256)                                                                                                \
     bundled_##name##_rows_##suffix(Global<S> states, Global<const G> gradients, std::int64_t columns,                  \
                                    std::int64_t numbers, Global<const double> rule, Global<const float> clip_factor) { \
+        wait_for_previous_kernel();                                                                                    \
         follow_rows<Rule, G, S>(states, gradients, columns, rule + numbers, clip_factor);                              \
     }
 
@@ -118,6 +122,7 @@ THUNDER_FUNCTION void follow_columns(Global<S> states, Global<const double> sums
     bundled_##name##_columns_##suffix(                                                                           \
         Global<S> states, Global<const double> sums, std::int64_t all, std::int64_t rows, std::int64_t columns,  \
         std::int64_t chunks, std::int64_t numbers, Global<const double> rule, Global<const float> clip_factor) { \
+        wait_for_previous_kernel();                                                                              \
         follow_columns<Rule, S>(states, sums, all, rows, columns, chunks, rule + numbers, clip_factor);          \
     }
 
@@ -139,6 +144,7 @@ THUNDER_FUNCTION void factored(Global<float> x, Global<const G> gradients, Globa
                                        Global<const S> column, Global<const double> means, std::int64_t elements,     \
                                        std::int64_t rows, std::int64_t columns, std::int64_t numbers,                 \
                                        Global<const double> rule, Global<const float> clip_factor) {                  \
+        wait_for_previous_kernel();                                                                                   \
         factored<Rule, G, S>(x, gradients, row, column, means, elements, rows, columns, rule + numbers, clip_factor); \
     }
 
@@ -158,6 +164,7 @@ THUNDER_FUNCTION void follow_vector(Global<float> x, Global<const G> gradients, 
     bundled_##name##_vector_##suffix(Global<float> x, Global<const G> gradients, Global<S> states,           \
                                      std::int64_t elements, std::int64_t numbers, Global<const double> rule, \
                                      Global<const float> clip_factor) {                                      \
+        wait_for_previous_kernel();                                                                          \
         follow_vector<Rule, G, S>(x, gradients, states, elements, rule + numbers, clip_factor);              \
     }
 
@@ -183,6 +190,7 @@ THUNDER_FUNCTION void find_way(Global<double> way, Global<const double> of_param
     bundled_##name##_way(Global<double> way, Global<const double> of_parameter, Global<const double> of_x, \
                          std::int64_t leaves, std::int64_t elements, std::int64_t numbers,                 \
                          Global<const double> rule) {                                                      \
+        wait_for_previous_kernel();                                                                        \
         find_way<Rule>(way, of_parameter, of_x, leaves, elements, rule + numbers);                         \
     }
 
@@ -205,6 +213,7 @@ THUNDER_FUNCTION void take_way(Global<P> parameters, Global<C> narrow_copies, Gl
                                     std::int64_t numbers, bool decays, Global<const double> rule,                      \
                                     Global<const float> clip_factor, Global<const std::uint64_t> of_step,              \
                                     std::uint64_t tensor, std::int64_t first) {                                        \
+        wait_for_previous_kernel();                                                                                    \
         take_way<Rule, P, C>(parameters, narrow_copies, x, way, {begin, elements, numbers, decays}, rule, clip_factor, \
                              {of_step[0], tensor, first - begin});                                                     \
     }

@@ -25,6 +25,7 @@ inline constexpr int B = ::B, T = ::T, L = ::L, V = ::V, C = ::C, NH = ::NH, KVH
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<float> y, Aliased<const float> x,
     Global<const float> weight) {
+    wait_for_previous_kernel();
     constexpr int width = C;
     const int c = lane() * 4;
     const int row = block_index() * 8 + warp();
@@ -58,6 +59,7 @@ THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<float> y
 //   loss_sum += loss
 // One thread.
 THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const float> loss) {
+    wait_for_previous_kernel();
     if (thread_index() != 0) return;
     const float loss_sum_before = loss_sum[0];
     const float loss_value = loss[0];
@@ -74,6 +76,7 @@ THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const
 // each block.
 THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<float> dx, Aliased<const float> dy, Global<const float> weight,
     Aliased<const float> x, Global<const float> rstd, Global<float> partials) {
+    wait_for_previous_kernel();
     constexpr int rows = B * T, width = C;
     Vec<float, 4> column_sum = {};
     const int c = lane() * 4;
@@ -82,6 +85,13 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<float> dx, Aliased<const fl
         weight_v = load<4>(weight + c);
     }
     for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
+        const int next = row + 8;
+        if (next < rows) {
+            if (c < width) {
+                prefetch(dy + next * width + c);
+                prefetch(x + next * width + c);
+            }
+        }
         Vec<float, 4> dy_v;
         Vec<float, 4> x_v;
         const float rstd_of_row = rstd[row];
@@ -129,6 +139,7 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<float> dx, Aliased<const fl
 
 // Writes the sums: one block has added up all rows.
 THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, WriteMode mode, Global<const float> partials) {
+    wait_for_previous_kernel();
     constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
@@ -149,6 +160,7 @@ THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, WriteMode m
 //   loss_weight += sum(labels != -100)
 // One warp.
 THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Global<const std::int64_t> labels) {
+    wait_for_previous_kernel();
     constexpr int width = B * T;
     const float loss_weight_before = loss_weight[0];
     const int c = lane() * 2;
@@ -176,6 +188,7 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Globa
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // A thread for each 2 elements of each piece.
 THUNDER_KERNEL(256) rotary_kernel(Aliased<float> qkv_proj_rotated, Global<const float> sin, Global<const float> cos) {
+    wait_for_previous_kernel();
     if (block_index() < 1) {
         // q
         const int block = block_index();
@@ -245,6 +258,7 @@ THUNDER_KERNEL(256) rotary_kernel(Aliased<float> qkv_proj_rotated, Global<const 
 // From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) swiglu_forward_kernel(Global<float> y, Global<const float> gate_up_proj) {
+    wait_for_previous_kernel();
     constexpr int rows = B * T, width = H;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 4)) return;
@@ -271,6 +285,7 @@ THUNDER_KERNEL(256) swiglu_forward_kernel(Global<float> y, Global<const float> g
 // A thread for each 4 elements of each piece.
 THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<float> y, Aliased<float> dgate_up_proj,
     Aliased<const float> gate_up_proj, Aliased<const float> dy) {
+    wait_for_previous_kernel();
     constexpr int rows = B * T, width = H;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 4)) return;
@@ -310,6 +325,7 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<float> y, Aliased<float> dgat
 THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float> dx, Aliased<const float> x,
     Global<const float> rstd, Global<const float> weight, Aliased<const float> dy, Aliased<const float> dresidual_in,
     Global<float> partials) {
+    wait_for_previous_kernel();
     constexpr int rows = B * T, width = C;
     Vec<float, 4> column_sum = {};
     const int c = lane() * 4;
@@ -318,6 +334,14 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float
         weight_v = load<4>(weight + c);
     }
     for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
+        const int next = row + 8;
+        if (next < rows) {
+            if (c < width) {
+                prefetch(x + next * width + c);
+                prefetch(dy + next * width + c);
+                prefetch(dresidual_in + next * width + c);
+            }
+        }
         Vec<float, 4> x_v;
         Vec<float, 4> dy_v;
         Vec<float, 4> dresidual_in_v;
@@ -371,6 +395,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float
 
 // Writes the sums: one block has added up all rows.
 THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, WriteMode mode, Global<const float> partials) {
+    wait_for_previous_kernel();
     constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
@@ -396,6 +421,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, WriteMo
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // A thread for each 2 elements of each piece.
 THUNDER_KERNEL(256) rotary_inverse_kernel(Aliased<float> dqkv_proj, Global<const float> sin, Global<const float> cos) {
+    wait_for_previous_kernel();
     if (block_index() < 1) {
         // dq_proj
         const int block = block_index();

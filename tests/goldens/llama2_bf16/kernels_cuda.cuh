@@ -25,6 +25,7 @@ inline constexpr int B = ::B, T = ::T, L = ::L, V = ::V, C = ::C, NH = ::NH, KVH
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y, Aliased<const bf16> x,
     Global<const float> weight) {
+    wait_for_previous_kernel();
     constexpr int width = C;
     const int c = lane() * 8;
     const int row = block_index() * 8 + warp();
@@ -59,6 +60,7 @@ THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y,
 //   loss_sum += loss
 // One thread.
 THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const float> loss) {
+    wait_for_previous_kernel();
     if (thread_index() != 0) return;
     const float loss_sum_before = loss_sum[0];
     const float loss_value = loss[0];
@@ -75,6 +77,7 @@ THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const
 // each block.
 THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf16> dy, Global<const float> weight,
     Aliased<const bf16> x, Global<const float> rstd, Global<float> partials) {
+    wait_for_previous_kernel();
     constexpr int rows = B * T, width = C;
     Vec<float, 8> column_sum = {};
     const int c = lane() * 8;
@@ -83,6 +86,13 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf1
         weight_v = load<8>(weight + c);
     }
     for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
+        const int next = row + 8;
+        if (next < rows) {
+            if (c < width) {
+                prefetch(dy + next * width + c);
+                prefetch(x + next * width + c);
+            }
+        }
         Vec<bf16, 8> dy_v;
         Vec<bf16, 8> x_v;
         const float rstd_of_row = rstd[row];
@@ -131,6 +141,7 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf1
 
 // Writes the sums: one block has added up all rows.
 THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, WriteMode mode, Global<const float> partials) {
+    wait_for_previous_kernel();
     constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
@@ -151,6 +162,7 @@ THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, WriteMode m
 //   loss_weight += sum(labels != -100)
 // One warp.
 THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Global<const std::int64_t> labels) {
+    wait_for_previous_kernel();
     constexpr int width = B * T;
     const float loss_weight_before = loss_weight[0];
     const int c = lane() * 2;
@@ -178,6 +190,7 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Globa
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // A thread for each 2 elements of each piece.
 THUNDER_KERNEL(256) rotary_kernel(Aliased<bf16> qkv_proj_rotated, Global<const float> sin, Global<const float> cos) {
+    wait_for_previous_kernel();
     if (block_index() < 1) {
         // q
         const int block = block_index();
@@ -255,6 +268,7 @@ THUNDER_KERNEL(256) rotary_kernel(Aliased<bf16> qkv_proj_rotated, Global<const f
 // From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 8 elements.
 THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gate_up_proj) {
+    wait_for_previous_kernel();
     constexpr int rows = B * T, width = H;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 8)) return;
@@ -283,6 +297,7 @@ THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gat
 // A thread for each 8 elements of each piece.
 THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_up_proj,
     Aliased<const bf16> gate_up_proj, Aliased<const bf16> dy) {
+    wait_for_previous_kernel();
     constexpr int rows = B * T, width = H;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 8)) return;
@@ -326,6 +341,7 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_
 THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_layernorm, Aliased<bf16> dresidual,
     Aliased<const bf16> x, Global<const float> rstd, Global<const float> weight, Aliased<const bf16> dy,
     Aliased<const bf16> dy_2, Global<float> partials) {
+    wait_for_previous_kernel();
     constexpr int rows = B * T, width = C;
     Vec<float, 8> column_sum = {};
     const int c = lane() * 8;
@@ -334,6 +350,14 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_la
         weight_v = load<8>(weight + c);
     }
     for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
+        const int next = row + 8;
+        if (next < rows) {
+            if (c < width) {
+                prefetch(x + next * width + c);
+                prefetch(dy + next * width + c);
+                prefetch(dy_2 + next * width + c);
+            }
+        }
         Vec<bf16, 8> x_v;
         Vec<bf16, 8> dy_v;
         Vec<bf16, 8> dy_2_v;
@@ -389,6 +413,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_la
 
 // Writes the sums: one block has added up all rows.
 THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, WriteMode mode, Global<const float> partials) {
+    wait_for_previous_kernel();
     constexpr int sums = C;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
@@ -414,6 +439,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, WriteMo
 // From the graph's Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // A thread for each 2 elements of each piece.
 THUNDER_KERNEL(256) rotary_inverse_kernel(Aliased<bf16> dqkv_proj, Global<const float> sin, Global<const float> cos) {
+    wait_for_previous_kernel();
     if (block_index() < 1) {
         // dq_proj
         const int block = block_index();

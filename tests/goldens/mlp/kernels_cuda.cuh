@@ -21,6 +21,7 @@ inline constexpr int B = ::B;
 //   loss_sum += loss
 // One thread.
 THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const float> loss) {
+    wait_for_previous_kernel();
     if (thread_index() != 0) return;
     const float loss_sum_before = loss_sum[0];
     const float loss_value = loss[0];
@@ -33,6 +34,7 @@ THUNDER_KERNEL(32) add_to_loss_sum_kernel(Aliased<float> loss_sum, Aliased<const
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear_2, Aliased<const float> tanh,
     Aliased<const float> dtanh) {
+    wait_for_previous_kernel();
     constexpr int n = 16 * B;
     const int i = (block_index() * 256 + thread_index()) * 4;
     if (i >= n) return;
@@ -52,6 +54,7 @@ THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear_2, Aliased<c
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<const float> relu,
     Aliased<const float> drelu) {
+    wait_for_previous_kernel();
     constexpr int n = 16 * B;
     const int i = (block_index() * 256 + thread_index()) * 4;
     if (i >= n) return;
@@ -69,6 +72,7 @@ THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<con
 //   loss_weight += sum(labels != -100)
 // One warp.
 THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Global<const std::int64_t> labels) {
+    wait_for_previous_kernel();
     constexpr int width = B;
     const float loss_weight_before = loss_weight[0];
     const int c = lane() * 2;
@@ -94,6 +98,7 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight, Globa
 // each block.
 THUNDER_KERNEL(256) loss_add_sum_kernel(Global<const std::int64_t> labels, Global<const float> linear,
     Global<float> partials) {
+    wait_for_previous_kernel();
     constexpr int rows = B, width = 5;
     THUNDER_SHARED(float, shared, 8);
     float whole_sum = 0.0F;
@@ -129,6 +134,7 @@ THUNDER_KERNEL(256) loss_add_sum_kernel(Global<const std::int64_t> labels, Globa
 // Writes the sums: one block has added up all rows.
 THUNDER_KERNEL(256) loss_add_sum_finish(Aliased<float> label_count, Aliased<float> label_hits,
     Global<const float> partials) {
+    wait_for_previous_kernel();
     constexpr int sums = 2;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();

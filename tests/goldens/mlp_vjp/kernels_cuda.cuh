@@ -23,6 +23,7 @@ inline constexpr int B = ::B;
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear_2, Aliased<const float> tanh,
     Aliased<const float> dtanh) {
+    wait_for_previous_kernel();
     constexpr int n = 16 * B;
     const int i = (block_index() * 256 + thread_index()) * 4;
     if (i >= n) return;
@@ -42,6 +43,7 @@ THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear_2, Aliased<c
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<const float> relu,
     Aliased<const float> drelu) {
+    wait_for_previous_kernel();
     constexpr int n = 16 * B;
     const int i = (block_index() * 256 + thread_index()) * 4;
     if (i >= n) return;

@@ -31,6 +31,7 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
     Aliased<float> sigmoid, Aliased<float> cosine, Aliased<float> sigmoid_2, Aliased<float> cosine_2,
     Aliased<const float> gauge, Global<const float> basins_0_period, Aliased<const float> basins_0_level,
     Global<const float> basins_1_period, Aliased<const float> basins_1_level) {
+    wait_for_previous_kernel();
     constexpr int rows = 6, width = 10;
     const int c = lane() * 2;
     const int row = block_index() * 8 + warp();
@@ -95,6 +96,7 @@ THUNDER_KERNEL(256) basins_forward_kernel(Aliased<float> largest, Aliased<float>
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) log_sum_rows_kernel(Global<float> largest_2, Aliased<float> added_3, Aliased<float> logarithm,
     Global<float> total_2, Aliased<const float> added, Aliased<const float> softplus) {
+    wait_for_previous_kernel();
     constexpr int rows = 6, width = 10;
     const int c = lane() * 2;
     const int row = block_index() * 8 + warp();
@@ -145,6 +147,7 @@ THUNDER_KERNEL(256) log_sum_rows_kernel(Global<float> largest_2, Aliased<float> 
 // A block for each 64 columns, whose 8 warps take row after row; their sums are added in order.
 THUNDER_KERNEL(256) shore_forward_kernel(Aliased<float> sine, Global<const float> logarithm,
     Aliased<const float> shore_slope, Global<float> partials) {
+    wait_for_previous_kernel();
     constexpr int rows = 10, width = 6;
     const int c = lane() * 2;
     Vec<float, 2> column_sum = {};
@@ -176,6 +179,7 @@ THUNDER_KERNEL(256) shore_forward_kernel(Aliased<float> sine, Global<const float
 
 // Writes the sums: one block has added up all rows.
 THUNDER_KERNEL(256) shore_forward_finish(Global<float> total, Global<const float> partials) {
+    wait_for_previous_kernel();
     constexpr int sums = 6;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
@@ -200,6 +204,7 @@ THUNDER_KERNEL(256) shore_forward_finish(Global<float> total, Global<const float
 // One warp, which stays in registers.
 THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> loss_sum, Aliased<float> dtotal,
     Aliased<const float> total, Aliased<const float> dloss) {
+    wait_for_previous_kernel();
     constexpr int width = 6;
     const float dloss_value = dloss[0];
     const float loss_sum_before = loss_sum[0];
@@ -253,6 +258,7 @@ THUNDER_KERNEL(32) loss_forward_backward_kernel(Aliased<float> loss_sum, Aliased
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> dshore_slope, Global<const float> dtotal,
     Global<const float> sine, Global<const float> logarithm, Global<const float> shore_slope, WriteMode mode) {
+    wait_for_previous_kernel();
     constexpr int rows = 10, width = 6;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 2)) return;
@@ -281,6 +287,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
     Global<const float> sine, Global<const float> logarithm, Global<const float> shore_slope,
     Global<const float> added_3, Global<const float> softplus, Global<const float> largest_2, Global<const float> added,
     Global<const float> sigmoid, Global<const float> cosine, Aliased<const float> basins_1_period) {
+    wait_for_previous_kernel();
     constexpr int rows = 6, width = 10;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 2)) return;
@@ -321,6 +328,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
     Global<const float> shore_slope, Global<const float> added_3, Global<const float> softplus,
     Global<const float> largest_2, Global<const float> added, Global<const float> sigmoid, Global<const float> cosine,
     WriteMode mode) {
+    wait_for_previous_kernel();
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
@@ -372,6 +380,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
 // A warp for each row.
 THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_level,
     Global<const float> dbasins_1_level_terms, WriteMode mode) {
+    wait_for_previous_kernel();
     constexpr int rows = 6, width = 10;
     const bool overwrite = mode == WriteMode::overwrite;
     const int c = lane() * 2;
@@ -405,6 +414,7 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     Aliased<const float> dadded_2, Aliased<const float> total_2, Aliased<const float> added,
     Aliased<const float> dadded_part_2, Aliased<const float> largest, Aliased<const float> sigmoid_2,
     Aliased<const float> cosine_2, Aliased<const float> gauge, WriteMode mode) {
+    wait_for_previous_kernel();
     constexpr int rows = 6, width = 10;
     const bool overwrite = mode == WriteMode::overwrite;
     const int c = lane() * 2;
@@ -467,6 +477,7 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_period,
     Global<const float> dbasins_0_period_terms, WriteMode mode) {
+    wait_for_previous_kernel();
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;

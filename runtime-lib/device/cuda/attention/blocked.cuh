@@ -330,6 +330,7 @@ THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> 
                                        Global<const T> v, Global<const bool> padding, Global<const std::int64_t> seed, \
                                        Global<const std::int64_t> draw, Global<const std::int64_t> numbers,            \
                                        AttentionSizes sizes) {                                                         \
+        wait_for_previous_kernel();                                                                                    \
         attention_forward<D, R, T>(out, lse, q, k, v, padding, seed, draw, numbers, sizes);                            \
     }                                                                                                                  \
     THUNDER_KERNEL(128, 4)                                                                                             \
@@ -338,6 +339,7 @@ THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> 
                                   Global<const bool> padding, Global<const std::int64_t> seed,                         \
                                   Global<const std::int64_t> draw, Global<const std::int64_t> numbers,                 \
                                   AttentionSizes sizes) {                                                              \
+        wait_for_previous_kernel();                                                                                    \
         attention_dq<D, R, T>(dq, dout, q, k, v, lse, delta, padding, seed, draw, numbers, sizes);                     \
     }                                                                                                                  \
     THUNDER_KERNEL(128, 3)                                                                                             \
@@ -346,6 +348,7 @@ THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> 
                                    Global<const float> delta, Global<const bool> padding,                              \
                                    Global<const std::int64_t> seed, Global<const std::int64_t> draw,                   \
                                    Global<const std::int64_t> numbers, AttentionSizes sizes) {                         \
+        wait_for_previous_kernel();                                                                                    \
         attention_dkv<D, R, T>(dk, dv, dout, q, k, v, lse, delta, padding, seed, draw, numbers, sizes);                \
     }
 BUNDLED_ATTENTION(f32_64, float, 64, 4)
@@ -355,6 +358,7 @@ BUNDLED_ATTENTION(f32_256, float, 256, 1)
     THUNDER_KERNEL(128)                                                                            \
     bundled_attention_delta_##name(Global<float> delta, Global<const T> dout, Global<const T> out, \
                                    AttentionSizes sizes) {                                         \
+        wait_for_previous_kernel();                                                                \
         attention_delta(delta, dout, out, sizes);                                                  \
     }
 BUNDLED_ATTENTION_DELTA(f32, float)

@@ -15,6 +15,7 @@ struct WindowForm {
 
 THUNDER_KERNEL(256)
 bundled_convolution_see(Global<float> rows, Global<const float> x, WindowForm f, std::int64_t images) {
+    wait_for_previous_kernel();
     const std::int64_t at = global_index<256>(), columns = f.channels * f.places;
     if (at >= images * f.steps * columns) return;
     const std::int64_t row = at / columns, column = at % columns, image = row / f.steps;
@@ -33,6 +34,7 @@ bundled_convolution_see(Global<float> rows, Global<const float> x, WindowForm f,
 
 THUNDER_KERNEL(256)
 bundled_convolution_put_back(Global<float> x, Global<const float> rows, WindowForm f, std::int64_t images) {
+    wait_for_previous_kernel();
     const std::int64_t at = global_index<256>(), columns = f.channels * f.places;
     if (at >= images * f.channels * f.elements) return;
     const std::int64_t channel = at / f.elements % f.channels, image = at / f.elements / f.channels;
@@ -57,6 +59,7 @@ bundled_convolution_put_back(Global<float> x, Global<const float> rows, WindowFo
 THUNDER_KERNEL(256)
 bundled_convolution_turn(Global<float> to, Global<const float> from, std::int64_t images, std::int64_t rows,
                          std::int64_t columns) {
+    wait_for_previous_kernel();
     const std::int64_t at = global_index<256>();
     if (at >= images * rows * columns) return;
     const std::int64_t image = at / (rows * columns), j = at / rows % columns, i = at % rows;
@@ -65,6 +68,7 @@ bundled_convolution_turn(Global<float> to, Global<const float> from, std::int64_
 
 THUNDER_KERNEL(256)
 bundled_convolution_add_to(Global<float> to, Global<const float> from, std::int64_t elements) {
+    wait_for_previous_kernel();
     const std::int64_t at = global_index<256>();
     if (at < elements) to[at] = to[at] + from[at];
 }
@@ -73,6 +77,7 @@ bundled_convolution_add_to(Global<float> to, Global<const float> from, std::int6
 THUNDER_KERNEL(256)
 bundled_convolution_finish(Global<float> result, Global<const float> bias, Global<const float> residual,
                            std::int64_t rows, std::int64_t channels, std::int64_t elements, int activation) {
+    wait_for_previous_kernel();
     const std::int64_t at = global_index<256>();
     if (at >= rows * elements) return;
     float value = result[at];
@@ -86,6 +91,7 @@ bundled_convolution_finish(Global<float> result, Global<const float> bias, Globa
 THUNDER_KERNEL(256)
 bundled_convolution_add_up(Global<float> partials, Global<const float> dy, std::int64_t images, std::int64_t channels,
                            std::int64_t elements, std::int64_t parts) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(float, shared, 8);
     const std::int64_t channel = block_index() % channels, part = block_index() / channels;
     float sum = 0.0F;
@@ -100,6 +106,7 @@ bundled_convolution_add_up(Global<float> partials, Global<const float> dy, std::
 THUNDER_KERNEL(256)
 bundled_convolution_add_parts(Global<float> sums, Global<const float> partials, std::int64_t channels,
                               std::int64_t parts, bool add) {
+    wait_for_previous_kernel();
     const std::int64_t channel = global_index<256>();
     if (channel >= channels) return;
     float sum = add ? sums[channel] : 0.0F;
@@ -124,11 +131,13 @@ THUNDER_FUNCTION void convolution_round(Global<T> to, Global<const float> from, 
 #define BUNDLED_CONVOLUTION(T)                                                                                  \
     THUNDER_KERNEL(256)                                                                                         \
     bundled_convolution_widen_##T(Global<float> to, Global<const T> from, std::int64_t first, std::int64_t n) { \
+        wait_for_previous_kernel();                                                                             \
         convolution_widen(to, from, first, n);                                                                  \
     }                                                                                                           \
     THUNDER_KERNEL(256)                                                                                         \
     bundled_convolution_round_##T(Global<T> to, Global<const float> from, std::int64_t first, std::int64_t n,   \
                                   bool add) {                                                                   \
+        wait_for_previous_kernel();                                                                             \
         convolution_round(to, from, first, n, add);                                                             \
     }
 THUNDER_NARROW_TYPES(BUNDLED_CONVOLUTION)
@@ -137,6 +146,7 @@ THUNDER_NARROW_TYPES(BUNDLED_CONVOLUTION)
 THUNDER_KERNEL(256)
 bundled_convolution_round_f32(Global<float> to, Global<const float> from, std::int64_t first, std::int64_t n,
                               bool add) {
+    wait_for_previous_kernel();
     convolution_round(to, from, first, n, add);
 }
 

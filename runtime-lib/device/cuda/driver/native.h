@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "device/cuda/driver/gpu.h"
@@ -21,9 +22,10 @@ void check(cudaError_t result, const char* call);
 
 struct Device::Native {
     Gpu gpu;
-    std::string plan;       // what the program's memory is for, on one line
-    bool opened = false;    // the runtime was asked for something
-    bool captured = false;  // a graph may hold addresses of a stream's workspace
+    std::string plan;                             // what the program's memory is for, on one line
+    bool opened = false;                          // the runtime was asked for something
+    bool captured = false;                        // a graph may hold addresses of a stream's workspace
+    std::unordered_map<const void*, bool> waits;  // kernels: whether they wait for the one before by themselves
 
     // Before the first call of CUDA's runtime: chooses the GPU.
     void open();

@@ -362,6 +362,7 @@ THUNDER_FUNCTION void fp8_update_scale(Global<float> scale, Global<float> histor
     THUNDER_KERNEL(256)                                                                                            \
     bundled_fp8_amax_##suffix(Global<std::int32_t> amax, Global<const X> x, std::int64_t rows, std::int64_t width, \
                               std::int64_t ld_x) {                                                                 \
+        wait_for_previous_kernel();                                                                                \
         fp8_amax(amax, x, rows, width, ld_x);                                                                      \
     }
 BUNDLED_FP8_AMAX(f32, float)
@@ -376,6 +377,7 @@ THUNDER_NARROW_TYPES(BUNDLED_NARROW_FP8_AMAX)
     bundled_fp8_quantise_##Q##_##suffix(Global<Q> q, Global<Q> q_transposed, Global<std::int32_t> amax,      \
                                         Global<float> inverse, Global<const X> x, Global<const float> scale, \
                                         Fp8QuantiseSizes sizes) {                                            \
+        wait_for_previous_kernel();                                                                          \
         fp8_quantise(q, q_transposed, amax, inverse, x, scale, sizes);                                       \
     }
 BUNDLED_FP8_QUANTISE(e4m3, f32, float)
@@ -392,6 +394,7 @@ THUNDER_NARROW_TYPES(BUNDLED_NARROW_FP8_QUANTISE)
                                              Global<const float> inverse_a, Global<const float> inverse_b,  \
                                              Global<const float> bias, Global<const C> narrow_bias,         \
                                              Aliased<const C> residual, Fp8ProductSizes sizes) {            \
+        wait_for_previous_kernel();                                                                         \
         fp8_product(c, Fp8Codes<A>{a, sizes.k}, Fp8Codes<B>{b, sizes.k}, inverse_a[0] * inverse_b[0], bias, \
                     narrow_bias, residual, sizes);                                                          \
     }
@@ -412,6 +415,7 @@ THUNDER_NARROW_TYPES(BUNDLED_NARROW_FP8_PRODUCTS)
     bundled_fp8_quantise_blocks_##name##_##suffix(Global<e4m3> q, Global<Scale> scales, Global<e4m3> q_transposed,    \
                                                   Global<Scale> scales_transposed, Global<const X> x,                 \
                                                   Fp8BlockSizes sizes) {                                              \
+        wait_for_previous_kernel();                                                                                   \
         fp8_quantise_blocks(q, scales, q_transposed, scales_transposed, x, sizes);                                    \
     }                                                                                                                 \
     THUNDER_KERNEL(256)                                                                                               \
@@ -419,6 +423,7 @@ THUNDER_NARROW_TYPES(BUNDLED_NARROW_FP8_PRODUCTS)
         Aliased<X> c, Global<const e4m3> a, Global<const Scale> scales_a, int rows_a, Global<const e4m3> b,           \
         Global<const Scale> scales_b, int rows_b, int columns, Global<const float> bias, Global<const X> narrow_bias, \
         Aliased<const X> residual, Fp8ProductSizes sizes) {                                                           \
+        wait_for_previous_kernel();                                                                                   \
         fp8_product(c, Fp8BlockCodes<Scale>{a, scales_a, sizes.k, rows_a, columns},                                   \
                     Fp8BlockCodes<Scale>{b, scales_b, sizes.k, rows_b, columns}, 1.0F, bias, narrow_bias, residual,   \
                     sizes);                                                                                           \
@@ -433,6 +438,7 @@ THUNDER_NARROW_TYPES(BUNDLED_NARROW_FP8_BLOCKS)
 THUNDER_KERNEL(256)
 bundled_fp8_update_scale(Global<float> scale, Global<float> history, Global<float> amax, float largest,
                          std::int64_t length, bool from_latest) {
+    wait_for_previous_kernel();
     fp8_update_scale(scale, history, amax, largest, length, from_latest);
 }
 
@@ -440,6 +446,7 @@ bundled_fp8_update_scale(Global<float> scale, Global<float> history, Global<floa
 THUNDER_KERNEL(256)
 bundled_fp8_current_scale(Global<float> scale, Global<float> amax, float largest, bool powers_of_two, float least_amax,
                           std::int64_t tensors) {
+    wait_for_previous_kernel();
     const std::int64_t t = global_index<256>();
     if (t >= tensors) return;
     scale[t] = current_scale(amax[t], largest, powers_of_two, least_amax);

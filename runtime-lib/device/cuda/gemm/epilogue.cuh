@@ -52,6 +52,7 @@ THUNDER_FUNCTION void epilogue(Aliased<T> y, Aliased<T> pre, Aliased<const S> so
     THUNDER_KERNEL(256)                                                                                          \
     name(Aliased<T> y, Aliased<T> pre, Aliased<const S> source, Global<const B> bias, Aliased<const T> residual, \
          EpilogueSizes sizes) {                                                                                  \
+        wait_for_previous_kernel();                                                                              \
         epilogue<V>(y, pre, source, bias, residual, sizes);                                                      \
     }
 BUNDLED_EPILOGUE(bundled_epilogue_f32, 1, float, float, float)
@@ -86,9 +87,11 @@ THUNDER_FUNCTION void convert(Global<D> dst, Global<const T> src, std::int64_t e
 }
 #define BUNDLED_CONVERT(T)                                                                                  \
     THUNDER_KERNEL(256) bundled_narrow_##T(Global<T> dst, Global<const float> src, std::int64_t elements) { \
+        wait_for_previous_kernel();                                                                         \
         convert(dst, src, elements);                                                                        \
     }                                                                                                       \
     THUNDER_KERNEL(256) bundled_widen_##T(Global<float> dst, Global<const T> src, std::int64_t elements) {  \
+        wait_for_previous_kernel();                                                                         \
         convert(dst, src, elements);                                                                        \
     }
 THUNDER_NARROW_TYPES(BUNDLED_CONVERT)
@@ -148,6 +151,7 @@ THUNDER_FUNCTION void column_finish(Global<T> sums, Global<const float> partials
     THUNDER_KERNEL(128)                                                                                         \
     name(Global<float> partials, Global<const T> x, std::int64_t rows, std::int64_t columns, std::int64_t ld_x, \
          std::int64_t block_rows) {                                                                             \
+        wait_for_previous_kernel();                                                                             \
         column_partials<V>(partials, x, rows, columns, ld_x, block_rows);                                       \
     }
 #define BUNDLED_COLUMNS(T)                                                                                             \
@@ -156,6 +160,7 @@ THUNDER_FUNCTION void column_finish(Global<T> sums, Global<const float> partials
     THUNDER_KERNEL(256)                                                                                                \
     bundled_column_finish_##T(Global<T> sums, Global<const float> partials, std::int64_t blocks, std::int64_t columns, \
                               bool add) {                                                                              \
+        wait_for_previous_kernel();                                                                                    \
         column_finish(sums, partials, blocks, columns, add);                                                           \
     }
 THUNDER_FLOAT_TYPES(BUNDLED_COLUMNS)

@@ -141,6 +141,7 @@ THUNDER_FUNCTION void grouped_backward_weight(Global<W> dweight, Global<const T>
     THUNDER_KERNEL(256)                                                                                          \
     bundled_grouped_sort_##suffix(Global<std::int32_t> order, Global<std::int32_t> sorted, Global<const Id> ids, \
                                   std::int64_t rows) {                                                           \
+        wait_for_previous_kernel();                                                                              \
         sort_rows(order, sorted, ids, rows);                                                                     \
     }
 BUNDLED_GROUPED_SORT(i64, std::int64_t)
@@ -150,6 +151,7 @@ BUNDLED_GROUPED_SORT(i32, std::int32_t)
 THUNDER_KERNEL(256)
 bundled_grouped_find(Global<std::int32_t> begin, Global<const std::int32_t> sorted, std::int64_t rows,
                      std::int64_t groups) {
+    wait_for_previous_kernel();
     find_groups(begin, sorted, rows, groups);
 }
 
@@ -159,12 +161,14 @@ bundled_grouped_find(Global<std::int32_t> begin, Global<const std::int32_t> sort
     bundled_grouped_linear_##suffix(Global<C> y, Global<const T> x, Global<const T> weight,                      \
                                     Global<const std::int32_t> order, Global<const std::int32_t> begin,          \
                                     GroupedSizes sizes) {                                                        \
+        wait_for_previous_kernel();                                                                              \
         grouped_linear(y, x, weight, order, begin, sizes);                                                       \
     }                                                                                                            \
     THUNDER_KERNEL(256)                                                                                          \
     bundled_grouped_backward_weight_##suffix(Global<C> dweight, Global<const T> dy, Global<const T> x,           \
                                              Global<const std::int32_t> order, Global<const std::int32_t> begin, \
                                              GroupedSizes sizes, bool add) {                                     \
+        wait_for_previous_kernel();                                                                              \
         grouped_backward_weight(dweight, dy, x, order, begin, sizes, add);                                       \
     }
 BUNDLED_GROUPED(f32_f32, float, float)

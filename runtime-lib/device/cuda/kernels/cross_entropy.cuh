@@ -79,6 +79,7 @@ THUNDER_FUNCTION void cross_entropy_forward(Global<double> losses, Global<float>
 // The losses of the rows, in double, as a fixed tree.
 THUNDER_KERNEL(512)
 bundled_cross_entropy_sum(Global<float> loss, Global<const double> losses, std::int64_t rows) {
+    wait_for_previous_kernel();
     THUNDER_SHARED(double, shared, row_threads / 32);
     double sum = 0;
     for (std::int64_t i = thread_index(); i < rows; i += row_threads) sum += losses[i];
@@ -124,12 +125,14 @@ THUNDER_FUNCTION void cross_entropy_backward(Aliased<D> dlogits, Aliased<const T
     THUNDER_KERNEL(512)                                                                                       \
     name(Global<double> losses, Global<float> lse, Global<const T> logits, Global<const std::int64_t> labels, \
          std::int64_t ignore_index, std::int64_t classes) {                                                   \
+        wait_for_previous_kernel();                                                                           \
         cross_entropy_forward<V>(losses, lse, logits, labels, ignore_index, classes);                         \
     }
 #define BUNDLED_CROSS_ENTROPY_BACKWARD(name, V, D, T)                                                             \
     THUNDER_KERNEL(512)                                                                                           \
     name(Aliased<D> dlogits, Aliased<const T> logits, Global<const std::int64_t> labels, Global<const float> lse, \
          Global<const float> dloss, std::int64_t ignore_index, std::int64_t classes) {                            \
+        wait_for_previous_kernel();                                                                               \
         cross_entropy_backward<V>(dlogits, logits, labels, lse, dloss, ignore_index, classes);                    \
     }
 BUNDLED_CROSS_ENTROPY_FORWARD(bundled_cross_entropy_forward_f32, 1, float)

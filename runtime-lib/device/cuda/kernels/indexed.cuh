@@ -87,6 +87,7 @@ THUNDER_FUNCTION void embedding_parts(Global<W> dweight, Global<const float> par
     THUNDER_KERNEL(256)                                                                                       \
     bundled_gather_##suffix(Global<Word> y, Global<const Word> x, Global<const Id> index, std::int64_t words, \
                             std::int64_t entries, std::int64_t count, std::int64_t inner) {                   \
+        wait_for_previous_kernel();                                                                           \
         gather(y, x, index, words, entries, count, inner);                                                    \
     }
 BUNDLED_GATHER(1_i64, std::uint8_t, std::int64_t)
@@ -103,11 +104,13 @@ BUNDLED_GATHER(8_i32, std::uint64_t, std::int32_t)
     THUNDER_KERNEL(256)                                                                                              \
     bundled_scatter_add_##suffix(Global<float> y, Global<const float> x, Global<const Id> index, std::int64_t outer, \
                                  std::int64_t entries, std::int64_t count, std::int64_t inner) {                     \
+        wait_for_previous_kernel();                                                                                  \
         scatter_add(y, x, index, outer, entries, count, inner);                                                      \
     }                                                                                                                \
     THUNDER_KERNEL(256)                                                                                              \
     bundled_sort_rows_##suffix(Global<std::int32_t> order, Global<std::int32_t> sorted, Global<const Id> ids,        \
                                std::int64_t rows) {                                                                  \
+        wait_for_previous_kernel();                                                                                  \
         sort_rows(order, sorted, ids, rows);                                                                         \
     }
 BUNDLED_INDEXED(i64, std::int64_t)
@@ -119,6 +122,7 @@ BUNDLED_INDEXED(i32, std::int32_t)
     bundled_embedding_pieces_##suffix(Global<W> dweight, Global<float> parts, Global<const D> dy,          \
                                       Global<const std::int32_t> order, Global<const std::int32_t> sorted, \
                                       std::int64_t rows, std::int64_t width, bool add) {                   \
+        wait_for_previous_kernel();                                                                        \
         embedding_pieces(dweight, parts, dy, order, sorted, rows, width, add);                             \
     }
 BUNDLED_EMBEDDING_PIECES(f32_f32, float, float)
@@ -127,6 +131,7 @@ BUNDLED_EMBEDDING_PIECES(f32_f32, float, float)
     THUNDER_KERNEL(128)                                                                                               \
     bundled_embedding_parts_##suffix(Global<W> dweight, Global<const float> parts, Global<const std::int32_t> sorted, \
                                      std::int64_t rows, std::int64_t width, bool add) {                               \
+        wait_for_previous_kernel();                                                                                   \
         embedding_parts(dweight, parts, sorted, rows, width, add);                                                    \
     }
 BUNDLED_EMBEDDING_PARTS(f32, float)

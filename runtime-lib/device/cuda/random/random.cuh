@@ -11,6 +11,7 @@ THUNDER_KERNEL(256)
 bundled_random_uniform(Global<float> y, Global<const std::int64_t> seed, Global<const std::int64_t> draw,
                        Global<const std::int64_t> numbers, std::int64_t rows, std::int64_t width,
                        std::int64_t counters) {
+    wait_for_previous_kernel();
     const std::int64_t at = global_index<256>();
     if (at >= rows * counters) return;
     const std::int64_t row = at / counters, counter = at % counters;
@@ -23,6 +24,7 @@ THUNDER_KERNEL(256)
 bundled_random_bernoulli(Global<bool> y, Global<const std::int64_t> seed, Global<const std::int64_t> draw,
                          Global<const std::int64_t> numbers, std::int64_t rows, std::int64_t width,
                          std::int64_t counters, std::uint32_t below) {
+    wait_for_previous_kernel();
     const std::int64_t at = global_index<256>();
     if (at >= rows * counters) return;
     const std::int64_t row = at / counters, counter = at % counters;

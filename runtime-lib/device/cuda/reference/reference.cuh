@@ -85,6 +85,7 @@ THUNDER_FUNCTION double reference_drawn(std::int64_t seed, std::int64_t draw, st
 THUNDER_KERNEL(256)
 bundled_reference_random_uniform(Global<float> y, Global<const std::int64_t> seed, Global<const std::int64_t> draw,
                                  Global<const std::int64_t> numbers, std::int64_t elements, std::int64_t width) {
+    wait_for_previous_kernel();
     const std::int64_t at = global_index<256>();
     if (at < elements) y[at] = static_cast<float>(reference_drawn(seed[0], draw[0], numbers[at / width], at % width));
 }
@@ -93,6 +94,7 @@ THUNDER_KERNEL(256)
 bundled_reference_random_bernoulli(Global<bool> y, Global<const std::int64_t> seed, Global<const std::int64_t> draw,
                                    Global<const std::int64_t> numbers, std::int64_t elements, std::int64_t width,
                                    double p) {
+    wait_for_previous_kernel();
     const std::int64_t at = global_index<256>();
     if (at < elements) y[at] = reference_drawn(seed[0], draw[0], numbers[at / width], at % width) < p;
 }
@@ -100,6 +102,7 @@ bundled_reference_random_bernoulli(Global<bool> y, Global<const std::int64_t> se
 #define BUNDLED_REFERENCE_MATMUL(suffix, C, A)                                                                 \
     THUNDER_KERNEL(256)                                                                                        \
     bundled_reference_matmul_##suffix(Global<C> c, Global<const A> a, Global<const A> b, ReferenceProduct p) { \
+        wait_for_previous_kernel();                                                                            \
         reference_matmul(c, a, b, p);                                                                          \
     }
 BUNDLED_REFERENCE_MATMUL(f32_f32, float, float)
@@ -115,6 +118,7 @@ THUNDER_NARROW_TYPES(BUNDLED_NARROW_REFERENCE_MATMUL)
     bundled_reference_gather_##suffix(Global<Word> y, Global<const Word> x, Global<const Id> index,    \
                                       std::int64_t elements, std::int64_t entries, std::int64_t count, \
                                       std::int64_t inner) {                                            \
+        wait_for_previous_kernel();                                                                    \
         reference_gather(y, x, index, elements, entries, count, inner);                                \
     }
 BUNDLED_REFERENCE_GATHER(1_i64, std::uint8_t, std::int64_t)
@@ -132,6 +136,7 @@ BUNDLED_REFERENCE_GATHER(8_i32, std::uint64_t, std::int32_t)
     bundled_reference_scatter_add_##suffix(Global<float> y, Global<const float> x, Global<const Id> index,  \
                                            std::int64_t elements, std::int64_t entries, std::int64_t count, \
                                            std::int64_t inner) {                                            \
+        wait_for_previous_kernel();                                                                         \
         reference_scatter_add(y, x, index, elements, entries, count, inner);                                \
     }
 BUNDLED_REFERENCE_SCATTER_ADD(i64, std::int64_t)
