@@ -20,11 +20,23 @@ struct Cost {
     enum class Arithmetic : std::uint8_t { f32, tf32, narrow } arithmetic = Arithmetic::f32;
 };
 
+// What codes of eight bits were made of: each element of x times a scale, rounded. Either one scale for all of x, or
+// one for each block of the codes, by which those are to be multiplied.
+struct Quantised {
+    Input x{};  // (rows, width), rows that lie ld apart; null: the result is made of nothing that is known
+    std::int64_t rows = 0, width = 0, ld = 0;
+    Input scale{};         // one f32
+    Input block_scales{};  // dense: a row of them for each row of blocks
+    std::int64_t block_rows = 1, block_columns = 1;
+    bool transposed = false;  // the codes, and their blocks, are those of x with rows and columns changed
+};
+
 // A tensor that a call writes.
 struct CallResult {
     const char* field = "";  // of the call's struct; of a kernel "": its results have their order
     Output tensor{};
     Output inverse{};  // one f32 by which codes of eight bits are to be multiplied; null: by nothing, or in blocks
+    Quantised from{};  // of codes
 };
 
 struct ObservedCall {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/recomputation.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
 #include <utility>
 
@@ -19,13 +21,6 @@ std::int64_t row_step(std::int64_t ld, std::int64_t width) {
 // Of rows that lie `ld` apart.
 std::int64_t extent(std::int64_t rows, std::int64_t width, std::int64_t ld) {
     return rows > 0 ? (rows - 1) * row_step(ld, width) + width : 0;
-}
-
-Input as_read(const Output& tensor) {
-    Input in;
-    in.data = tensor.data;
-    in.dtype = tensor.dtype;
-    return in;
 }
 
 double activated(Activation activation, double x) {
@@ -71,6 +66,14 @@ double number_at(const void* data, DType dtype, std::int64_t index) {
         case DType::e8m0: return read(static_cast<const e8m0*>(data));
         default: return static_cast<const float*>(data)[index];
     }
+}
+
+bool has_recomputation(std::string_view call, std::string_view field) {
+    constexpr std::pair<std::string_view, std::string_view> known[] = {
+        {"linear_forward", "y"}, {"linear_backward_input", "dx"}, {"linear_backward_weight", "dweight"},
+        {"matmul", "c"},         {"fp8_quantise", "q"},           {"fp8_quantise", "q_transposed"},
+        {"fp8_product", "c"}};
+    return std::find(std::begin(known), std::end(known), std::pair(call, field)) != std::end(known);
 }
 
 std::optional<Recomputation> recomputation_of(const LinearForward& c) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "device/api.h"
@@ -41,5 +42,8 @@ template <typename Call>
 std::optional<Recomputation> recomputation_of(const Call&) {
     return std::nullopt;
 }
+
+// Whether it is known of this field of calls of this name, but where matrices lie apart, or a scale is not kept.
+bool has_recomputation(std::string_view call, std::string_view field);
 
 }  // namespace thunder

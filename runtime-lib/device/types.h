@@ -138,6 +138,14 @@ struct Input {
     explicit operator bool() const { return data != nullptr; }
 };
 
+// What a call has written, to be read.
+inline Input as_read(const Output& tensor) {
+    Input in;
+    in.data = tensor.data;
+    in.dtype = tensor.dtype;
+    return in;
+}
+
 // What a call has written, for the next one to read.
 inline Input as_input(const Output& t) {
     Input read;

@@ -20,6 +20,7 @@
 #include "train/init.h"
 #include "train/loss_scaler.h"
 #include "train/save.h"
+#include "watch/numerics.h"
 
 namespace thunder {
 
@@ -72,6 +73,12 @@ void check_data(const Options& o) {
                        "add --documents separate, or leave it away");
     if (o.skip_long_documents && o.documents != Options::Documents::one)
         fail_usage("--long-documents is about documents that are a row each", "add --documents one, or leave it away");
+}
+
+bool finds_any(const std::string& pattern, const std::vector<std::string>& names) {
+    const std::regex expression(pattern);
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return std::regex_search(name, expression); });
 }
 
 DType stepped_dtype(const ProgramSpec& program) {
@@ -173,11 +180,9 @@ void check_options(const Options& o, const ProgramSpec& program) {
                    "give --init FILE, or leave it away: all parameters begin as the model's layers do");
     for (const MissingRule& rule : o.init_missing) {
         if (rule.pattern.empty()) continue;
-        const std::regex expression(rule.pattern);
         std::vector<std::string> names;
         for (const ParameterSpec& parameter : program.parameters) names.emplace_back(parameter.name);
-        if (std::none_of(names.begin(), names.end(),
-                         [&](const std::string& name) { return std::regex_search(name, expression); }))
+        if (!finds_any(rule.pattern, names))
             fail_usage(cat("--init-missing ", rule.pattern, " matches no parameter of ", program.name),
                        cat("the parameters are ", list_text(names)));
     }
@@ -199,6 +204,13 @@ void check_options(const Options& o, const ProgramSpec& program) {
         fail_usage(cat(o.numerics_every > 0 ? "--numerics-every" : "--numerics-tensors",
                        " is about --numerics, which is not given"),
                    "add --numerics FILE, or leave it away");
+    if (!o.numerics_tensors.empty()) {
+        const std::vector<std::string> names = names_with_noise(program);
+        if (!finds_any(o.numerics_tensors, names))
+            fail_usage(cat("--numerics-tensors ", o.numerics_tensors, " finds no tensor of ", program.name,
+                           " whose noise is known, a product's or one that is quantised by one scale"),
+                       names.empty() ? "leave it away: there are none" : cat("these are ", list_text(names)));
+    }
     if (!o.numerics.empty() && o.profile)
         fail_usage("--numerics looks at each call, and --profile would time that too", "leave one of them away");
     check_files(o);

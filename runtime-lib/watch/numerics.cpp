@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
 
+#include "device/fp8_blocks.h"
 #include "program/transfer.h"
 #include "support/json.h"
 #include "support/mix_bits.h"
@@ -35,6 +37,10 @@ std::string shape_of(const ParameterSpec& parameter) {
     return "[" + text + "]";
 }
 
+std::string tensor_name(std::string_view module, const ResultSpec& spec) {
+    return cat(module, module.empty() ? "" : ".", spec.tensor);
+}
+
 bool is_number(std::string_view text) {
     return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -59,6 +65,19 @@ std::optional<double> signal_to_noise(std::span<const double> exact, std::span<c
     }
     if (!(signal > 0)) return std::nullopt;
     return noise > 0 ? 10 * std::log10(signal / noise) : std::numeric_limits<double>::infinity();
+}
+
+std::vector<std::string> names_with_noise(const ProgramSpec& program) {
+    constexpr std::string_view root[] = {""};
+    std::vector<std::string> names;
+    std::set<std::string> seen;
+    for (const FunctionResults& function : program.results)
+        for (const std::string_view module : function.modules.empty() ? std::span(root) : function.modules)
+            for (const ResultSpec& spec : function.results)
+                if (has_recomputation(spec.name, spec.field))
+                    if (const auto [name, fresh] = seen.insert(tensor_name(module, spec)); fresh)
+                        names.push_back(*name);
+    return names;
 }
 
 Numerics::Numerics(const ProgramSpec& program, const Options& options, bool writes)
@@ -133,8 +152,7 @@ std::span<const ResultSpec> Numerics::results_of_call(std::string_view name) {
 }
 
 std::string Numerics::name_of(const ResultSpec& spec) const {
-    const std::string& module = frames_.back().module;
-    return cat(module, module.empty() ? "" : ".", spec.tensor);
+    return tensor_name(frames_.back().module, spec);
 }
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
@@ -198,6 +216,21 @@ const std::byte* Numerics::on_host(const void* device, std::size_t bytes, std::v
     return memory.data();
 }
 
+std::int64_t Numerics::clipped(Quantised from, DType codes, Stream& stream) {
+    std::vector<std::byte> x, scale, block_scales;
+    const auto fetch = [&](Input& input, std::int64_t elements, std::vector<std::byte>& memory) {
+        if (input)
+            input.data = on_host(input.data, static_cast<std::size_t>(elements) * size_of(input.dtype), memory, stream);
+    };
+    fetch(from.x, (from.rows - 1) * from.ld + from.width, x);
+    fetch(from.scale, 1, scale);
+    const std::int64_t rows = from.transposed ? from.width : from.rows,
+                       width = from.transposed ? from.rows : from.width;
+    fetch(from.block_scales, blocks_along(rows, from.block_rows) * blocks_along(width, from.block_columns),
+          block_scales);
+    return clipped_of(from, codes);
+}
+
 void Numerics::write(const ResultSpec& spec, const CallResult& result, Stream& stream) {
     const DType dtype = result.tensor.dtype;
     if (!has_statistics(dtype) || spec.rows * spec.width == 0) return;
@@ -208,7 +241,8 @@ void Numerics::write(const ResultSpec& spec, const CallResult& result, Stream& s
     std::vector<std::byte> memory;
     const std::byte* data =
         on_host(result.tensor.data, static_cast<std::size_t>(extent) * size_of(dtype), memory, stream);
-    const TensorStatistics statistics = statistics_of(data, dtype, spec.rows, spec.width, spec.ld);
+    TensorStatistics statistics = statistics_of(data, dtype, spec.rows, spec.width, spec.ld);
+    if (result.from.x) statistics.overflow = clipped(result.from, dtype, stream);
     float inverse = 1;
     if (result.inverse) {
         if (stream.device().is_gpu())

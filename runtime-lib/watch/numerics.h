@@ -32,6 +32,10 @@ std::string layer_of(std::string_view parameter);
 // The signal's power over the noise's, in decibels; nothing where there is no signal. Infinite where there is no noise.
 std::optional<double> signal_to_noise(std::span<const double> exact, std::span<const double> found);
 
+// Of the program's tensors, by the names that lines of --numerics have, those whose noise is known: each once, in the
+// order of its functions.
+std::vector<std::string> names_with_noise(const ProgramSpec& program);
+
 class Numerics : public CallObserver, public RangeObserver {
   public:
     // `writes`: whether this rank does; the others are only asked for their parts of gradients.
@@ -77,6 +81,7 @@ class Numerics : public CallObserver, public RangeObserver {
     std::span<const ResultSpec> results_of_call(std::string_view name);
     std::string name_of(const ResultSpec& spec) const;
     void compute_again(const Recomputation& recomputation, Stream& stream);
+    std::int64_t clipped(Quantised from, DType codes, Stream& stream);
     void write(const ResultSpec& spec, const CallResult& result, Stream& stream);
     // Bytes of the device as the host reads them, good until the next one.
     const std::byte* on_host(const void* device, std::size_t bytes, std::vector<std::byte>& memory, Stream& stream);

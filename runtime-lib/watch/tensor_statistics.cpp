@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <vector>
 
 #include "device/cpu/narrow.h"
 #include "device/fp8.h"
+#include "device/fp8_blocks.h"
 #include "device/parallel.h"
 
 namespace thunder {
@@ -24,13 +26,6 @@ std::uint32_t least_normal_bits(DType dtype) {
     return static_cast<std::uint32_t>(exponent + 127) << 23;
 }
 
-// Magnitudes from these bits on are too large for the type: what is quantised becomes its largest number instead.
-std::uint32_t overflow_bits(DType dtype) {
-    if (dtype == DType::e4m3) return magnitude_bits(to_float(to_e4m3(0x1p100F, Overflow::saturate)));
-    if (dtype == DType::e5m2) return magnitude_bits(to_float(to_e5m2(0x1p100F, Overflow::saturate)));
-    return infinite;
-}
-
 // A subnormal number of f32 as it is, whatever the processor's mode.
 double number_of(std::uint32_t magnitude) {
     if (magnitude >= 0x00800000U) return static_cast<double>(std::bit_cast<float>(magnitude));
@@ -40,7 +35,7 @@ double number_of(std::uint32_t magnitude) {
 template <typename T>
 TensorStatistics statistics(const T* data, DType dtype, std::int64_t first, std::int64_t end, std::int64_t width,
                             std::int64_t ld, double divided_by) {
-    const std::uint32_t normal = least_normal_bits(dtype), overflow = overflow_bits(dtype);
+    const std::uint32_t normal = least_normal_bits(dtype);
     TensorStatistics out;
     out.elements = end - first;
     std::int64_t row = first / width, column = first % width;
@@ -59,8 +54,10 @@ TensorStatistics statistics(const T* data, DType dtype, std::int64_t first, std:
             ++out.nans;
             continue;
         }
-        out.overflow += magnitude >= overflow ? 1 : 0;
-        if (magnitude == infinite) continue;
+        if (magnitude == infinite) {
+            ++out.overflow;
+            continue;
+        }
         out.underflow += magnitude < normal ? 1 : 0;
         const double number = number_of(magnitude) / divided_by;
         out.amax = std::max(out.amax, number);
@@ -83,7 +80,43 @@ bool with_type(const void* data, DType dtype, Body&& body) {
     }
 }
 
+// The scale of the block that an element of x is in, by which its code is to be multiplied.
+double block_scale(const Quantised& q, std::int64_t row, std::int64_t column) {
+    const std::int64_t r = q.transposed ? column : row, c = q.transposed ? row : column;
+    const std::int64_t across = blocks_along(q.transposed ? q.rows : q.width, q.block_columns);
+    const std::int64_t at = r / q.block_rows * across + c / q.block_columns;
+    if (q.block_scales.dtype == DType::e8m0)
+        return static_cast<double>(to_float(static_cast<const e8m0*>(q.block_scales.data)[at]));
+    return static_cast<double>(static_cast<const float*>(q.block_scales.data)[at]);
+}
+
+// Whether it is past the largest number of the type when it is rounded.
+bool is_clipped(float x, DType codes) {
+    if (magnitude_bits(x) > infinite) return false;
+    return codes == DType::e5m2 ? magnitude_bits(to_float(to_e5m2(x, Overflow::lose))) >= infinite
+                                : magnitude_bits(to_float(to_e4m3(x, Overflow::lose))) > infinite;
+}
+
 }  // namespace
+
+std::int64_t clipped_of(const Quantised& from, DType codes) {
+    std::vector<std::int64_t> of_rows(static_cast<std::size_t>(from.rows));
+    with_type(from.x.data, from.x.dtype, [&](const auto* x) {
+        const float scale = from.scale ? *static_cast<const float*>(from.scale.data) : 0;
+        parallel_for(from.rows, 1, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t row = begin; row < end; ++row)
+                for (std::int64_t column = 0; column < from.width; ++column) {
+                    const float number = to_float(x[row * from.ld + column]);
+                    // In f32 as it was quantised; a block's factor is, but for its last place, what its scale undoes.
+                    const float scaled =
+                        from.scale ? number * scale
+                                   : static_cast<float>(static_cast<double>(number) / block_scale(from, row, column));
+                    of_rows[static_cast<std::size_t>(row)] += is_clipped(scaled, codes) ? 1 : 0;
+                }
+        });
+    });
+    return std::accumulate(of_rows.begin(), of_rows.end(), std::int64_t{0});
+}
 
 void TensorStatistics::add(const TensorStatistics& other) {
     elements += other.elements;

@@ -4,13 +4,14 @@
 
 #include <cstdint>
 
+#include "device/call_observer.h"
 #include "device/types.h"
 
 namespace thunder {
 
-// Of the elements that are numbers; sums are in double. `overflow` are infinite ones and, of types of eight bits, which
-// quantising saturates, those at the type's largest number; `underflow` those below its least normal one, which have
-// fewer digits than it. Plain data: ranks give each other theirs.
+// Of the elements that are numbers; sums are in double. `overflow` are infinite ones, which of codes, that quantising
+// saturates, says nothing (clipped_of); `underflow` those below the type's least normal number, which have fewer digits
+// than it. Plain data: ranks give each other theirs.
 struct TensorStatistics {
     std::int64_t elements = 0, zeros = 0, underflow = 0, overflow = 0, nans = 0;
     double amax = 0;            // of finite ones
@@ -25,6 +26,11 @@ struct TensorStatistics {
 // `divided_by`: each element is, in double; what it is counted as does not change.
 TensorStatistics statistics_of(const void* data, DType dtype, std::int64_t rows, std::int64_t width, std::int64_t ld,
                                double divided_by = 1);
+
+// How many of the codes of this type (e4m3, e5m2) were clipped: those whose number, had the type no end, would have
+// been rounded to more than its largest one, infinities among them. One that is rounded to the largest is not: by a
+// tensor's own amax that is where the amax lies. x and its scales are in host memory.
+std::int64_t clipped_of(const Quantised& from, DType codes);
 
 // Whether statistics_of() takes it.
 bool has_statistics(DType dtype);

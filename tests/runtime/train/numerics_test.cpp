@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "device/call_results.h"
 #include "device/cpu/narrow.h"
 #include "device/describe.h"
 #include "device/fp8.h"
@@ -70,7 +71,7 @@ void expect_counted(DType dtype, double least_normal, double too_large, const st
     const TensorStatistics wanted = counted(values, least_normal, too_large);
     EXPECT_GT(wanted.zeros, 0);
     EXPECT_GT(wanted.underflow, 0);
-    EXPECT_GT(wanted.overflow, 0);
+    EXPECT_EQ(wanted.overflow > 0, !is_quantised(dtype));  // quantising saturates
     EXPECT_GT(wanted.nans, 0);
     const TensorStatistics found = statistics_of(stored.data(), dtype, 1, n, n);
     expect_same(found, wanted);
@@ -88,9 +89,9 @@ TEST(TensorStatistics, AreThoseOfANaiveCount) {
                          [](float x) { return to_bf16(x); });
     expect_counted<f16>(DType::f16, 0x1p-14, infinity, {0x1p-14F, 0x1p-15F, -0x1p-24F, 1e6F, none, 65504},
                         [](float x) { return to_f16(x); });
-    expect_counted<e4m3>(DType::e4m3, 0x1p-6, 448, {447, -1000, 0x1p-9F, none, 416},
+    expect_counted<e4m3>(DType::e4m3, 0x1p-6, infinity, {447, -1000, 0x1p-9F, none, 416},
                          [](float x) { return quantised<e4m3>(x); });
-    expect_counted<e5m2>(DType::e5m2, 0x1p-14, 57344, {1e9F, 49152, 0x1p-16F, none, infinity},
+    expect_counted<e5m2>(DType::e5m2, 0x1p-14, infinity, {1e9F, 49152, 0x1p-16F, none, infinity},
                          [](float x) { return quantised<e5m2>(x); });
 }
 
@@ -118,6 +119,130 @@ TEST(TensorStatistics, OfNothingAreNone) {
     EXPECT_FALSE(has_statistics(DType::i64));
     EXPECT_FALSE(has_statistics(DType::boolean));
     EXPECT_FALSE(has_statistics(DType::e8m0));
+}
+
+// ---- codes that were clipped ----------------------------------------------------------------------------------------
+
+// Of a type with so many digits in base 2 that goes on above its largest number, in double.
+bool rounds_above(double x, int digits, double largest) {
+    int exponent = 0;
+    const double fraction = std::frexp(std::fabs(x), &exponent);
+    return std::ldexp(std::nearbyint(std::ldexp(fraction, digits)), exponent - digits) > largest;
+}
+
+// What the call's copy `field` was made of.
+template <typename Call>
+Quantised made_of(const Call& call, std::string_view field) {
+    for (const CallResult& result : results_of(call))
+        if (field == result.field) return result.from;
+    return {};
+}
+
+struct Clipped : testing::Test {
+    Device device{2};
+    Stream stream{device};
+
+    // Rows of 0 to 1000 in steps of 1/8, `ld` apart, infinities between.
+    static std::vector<float> numbers(std::int64_t rows, std::int64_t width, std::int64_t ld) {
+        std::mt19937 random(7);
+        std::vector<float> out(static_cast<std::size_t>(rows * ld), infinity);
+        for (std::int64_t row = 0; row < rows; ++row)
+            for (std::int64_t column = 0; column < width; ++column)
+                out[static_cast<std::size_t>(row * ld + column)] =
+                    static_cast<float>(random() % 8001) / 8 * (random() % 2 == 0 ? 1 : -1);
+        return out;
+    }
+};
+
+TEST_F(Clipped, AreThoseThatRoundingTakesPastTheLargestNumber) {
+    constexpr std::int64_t rows = 70, width = 90, ld = 100;
+    std::vector<float> x = numbers(rows, width, ld);
+    // At a scale of 1: the largest number, what is rounded to it, halfway (to even: to it), and what is not.
+    const float edges[] = {448, 463.9F, 464, 464.1F, 512, infinity, -infinity, none, -465};
+    std::copy(std::begin(edges), std::end(edges), x.begin());
+    for (const float scale : {1.0F, 0.4F, 100.0F}) {
+        std::int64_t of_e4m3 = 0, of_e5m2 = 0;
+        for (std::int64_t row = 0; row < rows; ++row)
+            for (std::int64_t column = 0; column < width; ++column) {
+                const double number = static_cast<double>(x[static_cast<std::size_t>(row * ld + column)] * scale);
+                of_e4m3 += rounds_above(number, 4, 448) ? 1 : 0;
+                of_e5m2 += rounds_above(number, 3, 57344) ? 1 : 0;
+            }
+        std::vector<e4m3> q(rows * width), transposed(rows * width);
+        const Fp8Quantise call{.q = q.data(),
+                               .q_transposed = transposed.data(),
+                               .x = x.data(),
+                               .scale = &scale,
+                               .rows = rows,
+                               .width = width,
+                               .ld_x = ld};
+        EXPECT_EQ(clipped_of(made_of(call, "q"), DType::e4m3), of_e4m3) << scale;
+        EXPECT_EQ(clipped_of(made_of(call, "q_transposed"), DType::e4m3), of_e4m3) << scale;
+        EXPECT_EQ(clipped_of(made_of(call, "q"), DType::e5m2), of_e5m2) << scale;
+    }
+}
+
+// By its own amax nothing is, of a tensor or of blocks, though the amax becomes the largest number, or near it. In a
+// block with an infinity the rule has a scale of 1, or the largest one: what that clips is known block by block.
+TEST_F(Clipped, AreNoneByTheirOwnAmaxUnlessThatIsNone) {
+    constexpr std::int64_t rows = 150, width = 300, ld = 310;
+    std::vector<float> x = numbers(rows, width, ld);
+    std::vector<e4m3> q(rows * width), transposed(rows * width);
+    float inverse = 0, scale = 0;
+    Fp8Quantise whole{.q = q.data(),
+                      .inverse = &inverse,
+                      .own_scale = &scale,
+                      .x = x.data(),
+                      .rows = rows,
+                      .width = width,
+                      .ld_x = ld};
+    fp8_quantise(whole, stream);
+    whole.scale = &scale;
+    EXPECT_EQ(clipped_of(made_of(whole, "q"), DType::e4m3), 0);
+    EXPECT_EQ(*std::max_element(q.begin(), q.end(), [](e4m3 a, e4m3 b) { return to_float(a) < to_float(b); }),
+              quantised<e4m3>(448));
+
+    constexpr std::int64_t at_row = 131, at_column = 260;  // of the infinity, in blocks that are cut short
+    for (const Fp8Blocks blocks : {Fp8Blocks::rows_of_128, Fp8Blocks::squares_of_128, Fp8Blocks::rows_of_32})
+        for (const bool powers_of_two : {false, true})
+            for (const bool infinite : {false, true}) {
+                x[at_row * ld + at_column] = infinite ? infinity : 1;
+                const bool mx = blocks == Fp8Blocks::rows_of_32;
+                std::vector<float> f32(rows * width), f32_transposed(rows * width);
+                std::vector<e8m0> e8(rows * width), e8_transposed(rows * width);
+                Fp8QuantiseBlocks call{.q = q.data(),
+                                       .q_transposed = transposed.data(),
+                                       .x = x.data(),
+                                       .blocks = blocks,
+                                       .powers_of_two = powers_of_two,
+                                       .rows = rows,
+                                       .width = width,
+                                       .ld_x = ld};
+                call.scales = mx ? Output(e8.data()) : Output(f32.data());
+                call.scales_transposed = mx ? Output(e8_transposed.data()) : Output(f32_transposed.data());
+                fp8_quantise_blocks(call, stream);
+                // Elements of the infinity's block that are too large by a scale of 1.
+                const auto of_block = [&](std::int64_t row, std::int64_t row_end, std::int64_t begin,
+                                          std::int64_t end) {
+                    std::int64_t count = 0;
+                    for (; row < row_end; ++row)
+                        for (std::int64_t column = begin; column < end; ++column)
+                            count += rounds_above(static_cast<double>(x[static_cast<std::size_t>(row * ld + column)]),
+                                                  4, 448)
+                                         ? 1
+                                         : 0;
+                    return count;
+                };
+                std::int64_t plain = 0, turned = 0;
+                if (infinite && mx) plain = turned = 1;  // by 2^-127 all others vanish
+                if (infinite && blocks == Fp8Blocks::rows_of_128) {
+                    plain = of_block(at_row, at_row + 1, 256, 300);
+                    turned = of_block(128, 150, at_column, at_column + 1);
+                }
+                if (infinite && blocks == Fp8Blocks::squares_of_128) plain = turned = of_block(128, 150, 256, 300);
+                EXPECT_EQ(clipped_of(made_of(call, "q"), DType::e4m3), plain);
+                EXPECT_EQ(clipped_of(made_of(call, "q_transposed"), DType::e4m3), turned);
+            }
 }
 
 TEST(Numerics, ALayerIsWhatHasANumber) {
@@ -312,7 +437,7 @@ TEST_F(Calls, AreSeenWhenTheyHaveWritten) {
 }
 
 TEST_F(Calls, OfCodesHaveTheirScaleAndTheirNoise) {
-    constexpr ResultSpec quantised_results[] = {{0, "fp8_quantise", "q", 0, "codes", "mlp", "[1,4]", 1, 4, 4}};
+    constexpr ResultSpec quantised_results[] = {{0, "fp8_quantise", "q", 0, "codes", "mlp", "[1,5]", 1, 5, 5}};
     const FunctionResults functions[] = {{"forward", {}, quantised_results}};
     program.results = functions;
     options.numerics = path("n.jsonl");
@@ -321,26 +446,54 @@ TEST_F(Calls, OfCodesHaveTheirScaleAndTheirNoise) {
     numerics.open(0);
     numerics.begin_micro_step(0, 0, stream);
     // By a scale of 64, 1 is 64, and 1 + 2^-4 is 68: halfway between 64 and 72, to even; 10 is too large: 448 / 64
-    // is 7.
-    const std::vector<float> x = {1, 1.0625F, 10, 0x1p-14F};
+    // is 7, which is the largest number, and no overflow.
+    const std::vector<float> x = {1, 1.0625F, 10, 0x1p-14F, 7};
     const float scale = 64;
     float inverse = 0;
-    std::vector<e4m3> codes(4);
+    std::vector<e4m3> codes(5);
     {
         const Range range("forward");
-        fp8_quantise({.q = codes.data(), .inverse = &inverse, .x = x.data(), .scale = &scale, .rows = 1, .width = 4},
+        fp8_quantise({.q = codes.data(), .inverse = &inverse, .x = x.data(), .scale = &scale, .rows = 1, .width = 5},
                      stream);
     }
     const auto all = lines();
     ASSERT_EQ(all.size(), 1U);
     EXPECT_EQ(all[0].at("scale"), 64);
-    EXPECT_EQ(all[0].at("overflow"), 0.25);
+    EXPECT_EQ(all[0].at("overflow"), 0.2);
     // 2^-14 is 2^-8, below the least normal code, 2^-6, and a multiple of the least one, 2^-9.
-    EXPECT_EQ(all[0].at("underflow"), 0.25);
+    EXPECT_EQ(all[0].at("underflow"), 0.2);
     EXPECT_EQ(all[0].at("zeros"), 0);
     EXPECT_EQ(all[0].at("least"), 0x1p-8);
-    const double signal = 1 + 1.0625 * 1.0625 + 100 + 0x1p-28, noise = 0.0625 * 0.0625 + 9;
+    const double signal = 1 + 1.0625 * 1.0625 + 100 + 49 + 0x1p-28, noise = 0.0625 * 0.0625 + 9;
     EXPECT_NEAR(all[0].at("snr_db").get<double>(), 10 * std::log10(signal / noise), 1e-6);
+}
+
+// An expression that none of these has is refused (check_options).
+TEST_F(Calls, WhoseNoiseIsKnownHaveNames) {
+    EXPECT_EQ(names_with_noise(program),
+              (std::vector<std::string>{"layers.0.up", "layers.0.down", "layers.1.up", "layers.1.down"}));
+}
+
+// By the names of calls and fields, which programs say, as by the calls themselves.
+TEST(Numerics, NoiseIsKnownOfTheSameCallsByName) {
+    float number = 0;
+    e4m3 code{};
+    const auto expect_known = [](std::string_view name, const auto& call, bool known) {
+        const auto again = recomputation_of(call);
+        EXPECT_EQ(again.has_value(), known) << name;
+        for (const CallResult& result : results_of(call))
+            EXPECT_EQ(has_recomputation(name, result.field), again && std::string_view(again->field) == result.field)
+                << name << " " << result.field;
+    };
+    expect_known("linear_forward", LinearForward{.y = &number, .pre_activation = &number}, true);
+    expect_known("linear_backward_input", LinearBackwardInput{.dx = &number}, true);
+    expect_known("linear_backward_weight", LinearBackwardWeight{.dweight = &number, .dbias = &number}, true);
+    expect_known("matmul", Matmul{.c = &number}, true);
+    expect_known("fp8_quantise", Fp8Quantise{.q = &code, .amax = &number, .inverse = &number}, true);
+    expect_known("fp8_quantise", Fp8Quantise{.q_transposed = &code, .inverse = &number}, true);
+    expect_known("fp8_product", Fp8Product{.c = &number}, true);
+    expect_known("attention_forward", AttentionForward{.out = &number, .lse = &number}, false);
+    expect_known("fp8_block_product", Fp8BlockProduct{.c = &number}, false);
 }
 
 // An edited program: a call that the table does not have is left out, and those behind it keep their names.
@@ -422,6 +575,10 @@ TEST_F(NumericsOfARun, AskForWhatGoesTogether) {
               "error: --numerics looks at each call, and --profile would time that too\n"
               "help: leave one of them away\n");
     EXPECT_NE(refused("--numerics n.jsonl --numerics-tensors '('").find("a regular expression"), std::string::npos);
+    EXPECT_EQ(refused("--numerics n.jsonl --numerics-tensors nothing"),
+              "error: --numerics-tensors nothing finds no tensor of words whose noise is known, a product's or one "
+              "that is quantised by one scale\n"
+              "help: leave it away: there are none\n");
     EXPECT_NE(refused("--numerics feed.safetensors").find("are one file"), std::string::npos);
 }
 

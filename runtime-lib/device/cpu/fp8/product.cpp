@@ -6,10 +6,10 @@
 #include "device/api.h"
 #include "device/call_types.h"
 #include "device/cpu/elements.h"
-#include "device/cpu/fp8/blocks.h"
 #include "device/cpu/products.h"
 #include "device/describe.h"
 #include "device/fp8.h"
+#include "device/fp8_blocks.h"
 #include "device/parallel.h"
 
 namespace thunder {

@@ -8,8 +8,8 @@
 #include "device/api.h"
 #include "device/call_types.h"
 #include "device/cpu/elements.h"
-#include "device/cpu/fp8/blocks.h"
 #include "device/describe.h"
+#include "device/fp8_blocks.h"
 #include "device/fp8_recipe.h"
 #include "device/parallel.h"
 
