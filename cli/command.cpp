@@ -142,12 +142,12 @@ void ModelOptions::add_graph_to(CLI::App& app) {
             "initializers of the graph that are parameters, not constants, where thunderc asks; freezes nothing"))
         ->check(not_empty())
         ->type_name("REGEX")
-        ->join('|');
+        ->allow_extra_args(false);
     repeatable(app.add_option("--constant", compile.constant,
                               "initializers of the graph that are constants: they are compiled in"))
         ->check(not_empty())
         ->type_name("REGEX")
-        ->join('|');
+        ->allow_extra_args(false);
     app.add_option("--executors", executors,
                    fmt::format("who computes what, in order of preference; 'reference' gives a naive program: plain "
                                "loops, no library, the same bits on any number of threads [{}]",

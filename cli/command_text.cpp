@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/input_shapes.h"
+#include "cli/reproducer.h"
 
 namespace thunderc {
 
@@ -20,28 +21,28 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     std::string text = fmt::format("thunderc {} {}", subcommand, options.model.filename().string());
     const CompileOptions& c = options.compile;
     const CompileOptions defaults;
-    auto add = [&text](const char* flag, const std::string& value) { text += fmt::format(" {} {}", flag, value); };
+    auto add_word = [&text](const char* flag, const std::string& word) { text += fmt::format(" {} {}", flag, word); };
+    // An expression's bars and stars would be the shell's own.
+    auto add = [&](const char* flag, const std::string& value) { add_word(flag, shell_word(value)); };
     if (c.transform != Transform::train) add("--transform", std::string(name_of(c.transform)));
     if (c.batch > 0) add("--batch", std::to_string(c.batch));
     if (c.seq > 0) add("--seq", std::to_string(c.seq));
     for (const auto& [name, size] : c.dims) add("--dim", fmt::format("{}={}", name, size));
     for (const std::string& text : options.bind)
         add("--bind", text.find('=') == std::string::npos ? std::filesystem::path(text).filename().string() : text);
-    for (const auto& [name, input] : c.inputs) add("--input", fmt::format("'{}'", input_shape_text(name, input)));
+    for (const auto& [name, input] : c.inputs) add_word("--input", fmt::format("'{}'", input_shape_text(name, input)));
     if (!options.outputs.empty()) add("--output", fmt::format("{}", fmt::join(options.outputs, ",")));
     if (c.loss != defaults.loss) add("--loss", c.loss);
     if (c.logits_chunk != defaults.logits_chunk) add("--logits-chunk", c.logits_chunk);
     if (c.token_accuracy) text += " --token-accuracy";
     if (c.dropout) add("--dropout", *c.dropout == 0 ? "off" : fmt::format("{}", *c.dropout));
     if (c.recompute != defaults.recompute) add("--recompute", c.recompute);
-    if (!c.memory_budget.empty())
-        add("--memory-budget",
-            c.memory_budget.find(' ') == std::string::npos ? c.memory_budget : fmt::format("'{}'", c.memory_budget));
+    if (!c.memory_budget.empty()) add("--memory-budget", c.memory_budget);
     if (!c.machine.empty()) add("--machine", c.machine);
     if (c.optimizer != defaults.optimizer) add("--optimizer", c.optimizer);
     if (c.dtype != defaults.dtype) add("--dtype", c.dtype);
     if (!c.fp8.empty()) add("--fp8", c.fp8);
-    if (!c.fp8_skip.empty()) add("--fp8-skip", fmt::format("'{}'", c.fp8_skip));
+    if (!c.fp8_skip.empty()) add_word("--fp8-skip", fmt::format("'{}'", c.fp8_skip));
     if (c.fp8_weights != defaults.fp8_weights) add("--fp8-weights", c.fp8_weights);
     if (c.fp8_wgrad != defaults.fp8_wgrad) add("--fp8-wgrad", c.fp8_wgrad);
     if (c.master != defaults.master) add("--master", c.master);
@@ -49,9 +50,9 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (c.optim_dtype != defaults.optim_dtype) add("--optim-dtype", c.optim_dtype);
     if (!c.freeze.empty()) add("--freeze", c.freeze);
     if (!c.train_only.empty()) add("--train-only", c.train_only);
-    if (c.lora) add("--lora", fmt::format("'{}'", *c.lora));
-    if (!c.trainable.empty()) add("--trainable", c.trainable);
-    if (!c.constant.empty()) add("--constant", c.constant);
+    if (c.lora) add_word("--lora", fmt::format("'{}'", *c.lora));
+    for (const std::string& pattern : c.trainable) add("--trainable", pattern);
+    for (const std::string& pattern : c.constant) add("--constant", pattern);
     if (c.executors != defaults.executors) add("--executors", fmt::format("{}", fmt::join(c.executors, ",")));
     for (const std::filesystem::path& file : options.user_executors) add("--user-executor", file.filename().string());
     if (c.mesh.has_shards() && c.mesh.has_copies())

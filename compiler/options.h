@@ -53,8 +53,8 @@ struct CompileOptions {
     // Whether what is drawn is drawn; else it is what it is on average.
     bool draws = true;
     // parameters
-    std::string trainable, constant;  // regular expressions over names; empty: none
-    std::string freeze, train_only;   // the same; at most one of the two
+    std::vector<std::string> trainable, constant;  // regular expressions over names
+    std::string freeze, train_only;                // one; empty: none; at most one of the two
     // Adapters of low rank, as parse_lora takes them ("r=16,alpha=32"): they alone are trained; none: there are none.
     std::optional<std::string> lora;
     // differentiation

@@ -268,6 +268,9 @@ TEST_F(Errors, OfChosenParameters) {
     const std::string lists = "\nhelp: thunderc inspect lists parameters, and constants with the reason why they are";
     expect_failure(train + "--trainable no_such", "--trainable no_such matches no tensor of the graph" + lists);
     expect_failure(train + "--constant no_such", "--constant no_such matches no tensor of the graph" + lists);
+    // Each of several.
+    expect_failure(train + "--trainable embed --trainable no_such",
+                   "--trainable no_such matches no tensor of the graph" + lists);
     // What the exporter lost is named.
     expect_failure(
         "train fixtures/evaluated/teacher_of_parameters.onnx -o out --freeze ^teacher",

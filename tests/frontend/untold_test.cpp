@@ -83,7 +83,7 @@ TEST(Untold, ANumberOfAnOldExportIsAskedFor) {
                     "  found: scale [], operand of mul, node n_Mul\n"
                     "help: --trainable '^scale$' if it is to be trained, --constant '^scale$' if not\n"});
     CompileOptions options;
-    options.constant = "^scale$";
+    options.constant = {"^scale$"};
     EXPECT_EQ(said(scaled, options, {"n_", "pytorch"}), calls_are_gone);
     // Whoever writes a graph by hand gives its numbers names as well.
     EXPECT_EQ(said(scaled, {}, {"n_", ""}), Lines{});

@@ -207,7 +207,7 @@ TEST_F(DamagedModels, OfManyOperators) {
     CompileOptions options;
     options.batch = 2;
     options.seq = 3;
-    options.trainable = "weight|table";
+    options.trainable = {"weight|table"};
     ASSERT_TRUE(try_bytes(model.SerializeAsString(), "as it is", options));
     mutate_models("operators", model, 100, options);
 }
@@ -234,7 +234,7 @@ std::string grown(int length, const Row& row) {
 TEST_F(DamagedModels, ThatGrow) {
     CompileOptions options;
     options.loss = "mse";
-    options.trainable = "weight";
+    options.trainable = {"weight"};
     auto twice = [](const char* op) {
         return [op](const std::string& v) { return std::string(op) + "(" + v + ", " + v + ")"; };
     };

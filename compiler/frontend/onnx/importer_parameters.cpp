@@ -170,14 +170,15 @@ void Importer::refuse_lost_names() const {
     std::set<std::string> gone(restored_.lost.begin(), restored_.lost.end());
     gone.insert(restored_.unread.begin(), restored_.unread.end());
     const std::set<std::string> unused(restored_.unused.begin(), restored_.unused.end());
-    for (const auto& [flag, pattern] : {std::pair("--freeze", &options_.freeze),
-                                        {"--train-only", &options_.train_only},
-                                        {"--trainable", &options_.trainable},
-                                        {"--constant", &options_.constant}}) {
-        if (pattern->empty()) continue;
+    std::vector<std::pair<const char*, std::string>> given = {{"--freeze", options_.freeze},
+                                                              {"--train-only", options_.train_only}};
+    for (const std::string& pattern : options_.trainable) given.emplace_back("--trainable", pattern);
+    for (const std::string& pattern : options_.constant) given.emplace_back("--constant", pattern);
+    for (const auto& [flag, pattern] : given) {
+        if (pattern.empty()) continue;
         std::regex expression;
         try {
-            expression = *pattern;
+            expression = pattern;
         } catch (const std::regex_error&) {
             continue;  // said by whoever takes it
         }
@@ -196,7 +197,7 @@ void Importer::refuse_lost_names() const {
         for (const auto& tensor : model_->graph().initializer()) others = others || matches(tensor.name());
         if (others || (lost.empty() && idle.empty())) continue;
         Diagnostic d;
-        d.message = fmt::format("{} {} matches no parameter that the graph has", flag, *pattern);
+        d.message = fmt::format("{} {} matches no parameter that the graph has", flag, pattern);
         d.actual = lost.empty()
                        ? fmt::format("{} of the model, which it does not use", list_of_names(idle, shown_kinds))
                        : fmt::format("{} of the model, which the exporter's optimizer merged, folded or dropped",

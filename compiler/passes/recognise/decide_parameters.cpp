@@ -19,8 +19,7 @@
 namespace thunderc {
 namespace {
 
-std::optional<std::regex> expression(const std::string& text, const char* flag) {
-    if (text.empty()) return std::nullopt;
+std::regex expression(const std::string& text, const char* flag) {
     try {
         return std::regex(text);
     } catch (const std::regex_error&) {
@@ -31,6 +30,47 @@ std::optional<std::regex> expression(const std::string& text, const char* flag) 
     }
 }
 
+// An option's expressions, and how many tensors each has found.
+class Expressions {
+  public:
+    Expressions(const char* flag, const std::vector<std::string>& texts) : flag_(flag) {
+        for (const std::string& text : texts)
+            if (!text.empty()) all_.push_back({text, expression(text, flag), 0});
+    }
+
+    bool find(const std::string& name) const {
+        return std::any_of(all_.begin(), all_.end(), [&](const One& e) { return std::regex_search(name, e.regex); });
+    }
+    // By either name; all that find it are counted.
+    bool count(const std::string& name, const std::string& other) {
+        bool found = false;
+        for (One& e : all_) {
+            if (!std::regex_search(name, e.regex) && !std::regex_search(other, e.regex)) continue;
+            ++e.matches;
+            found = true;
+        }
+        return found;
+    }
+    void expect_matches() const {
+        for (const One& e : all_) {
+            if (e.matches > 0) continue;
+            Diagnostic d;
+            d.message = fmt::format("{} {} matches no tensor of the graph", flag_, e.text);
+            d.help = "thunderc inspect lists parameters, and constants with the reason why they are";
+            throw UserError(std::move(d));
+        }
+    }
+
+  private:
+    struct One {
+        std::string text;
+        std::regex regex;
+        std::size_t matches;
+    };
+    const char* flag_;
+    std::vector<One> all_;
+};
+
 std::string in_scope(const Site& site) {
     return site.scope.empty() ? "" : " in " + site.scope;
 }
@@ -40,10 +80,9 @@ class Decider {
     Decider(Module& module, const LiftOptions& options, Report& report)
         : module_(module),
           main_(module.main()),
-          options_(options),
           report_(report),
-          trainable_(expression(options.trainable, "--trainable")),
-          constant_(expression(options.constant, "--constant")) {}
+          trainable_("--trainable", options.trainable),
+          constant_("--constant", options.constant) {}
 
     Decisions run() {
         Decisions out;
@@ -70,8 +109,8 @@ class Decider {
             if (evaluated_of_parameters(k, decision, names)) evaluated_.push_back(k);
             if (decision.verdict == Decision::Verdict::constant) report_.done("constant", name(k), decision.why);
         }
-        expect_match("--constant", options_.constant, constant_matches_);
-        expect_match("--trainable", options_.trainable, trainable_matches_);
+        constant_.expect_matches();
+        trainable_.expect_matches();
         if (!open_.empty()) ask();
         warn_of_taken_by_name();
         warn_of_evaluated(out);
@@ -90,26 +129,14 @@ class Decider {
     const std::string& name(std::size_t k) const { return info(k).names.front(); }
     const Type& type(std::size_t k) const { return main_.type(main_.arguments[k]); }
 
-    static void expect_match(const char* flag, const std::string& pattern, std::size_t matches) {
-        if (pattern.empty() || matches > 0) return;
-        Diagnostic d;
-        d.message = fmt::format("{} {} matches no tensor of the graph", flag, pattern);
-        d.help = "thunderc inspect lists parameters, and constants with the reason why they are";
-        throw UserError(std::move(d));
-    }
-
     void decide(std::size_t k, const std::string& restored, bool exporters_scopes, Decision& decision) {
         if (info(k).kind == ArgInfo::Kind::buffer) {
             decision.verdict = Decision::Verdict::parameter;
             decision.why = "a buffer that the model moves";
             return;
         }
-        auto matches = [&](const std::optional<std::regex>& e) {
-            return e && (std::regex_search(name(k), *e) || std::regex_search(restored, *e));
-        };
-        const bool wanted_constant = matches(constant_), wanted_trainable = matches(trainable_);
-        constant_matches_ += wanted_constant ? 1 : 0;
-        trainable_matches_ += wanted_trainable ? 1 : 0;
+        const bool wanted_constant = constant_.count(name(k), restored),
+                   wanted_trainable = trainable_.count(name(k), restored);
         if (wanted_constant && wanted_trainable) {
             Diagnostic d;
             d.message = fmt::format("both --constant and --trainable match {}", exporters_scopes ? restored : name(k));
@@ -245,11 +272,11 @@ class Decider {
                 continue;
             }
             const WeightSource* source = info(k).sources.empty() ? nullptr : info(k).sources.front().get();
-            auto matches = [&](const std::optional<std::regex>& e) { return e && std::regex_search(name(k), *e); };
             const bool named = is_dotted(name(k));
-            if (matches(trainable_) || info(k).kind == ArgInfo::Kind::parameter || (named && !buffer_name(name(k))))
+            if (trainable_.find(name(k)) || info(k).kind == ArgInfo::Kind::parameter ||
+                (named && !buffer_name(name(k))))
                 given[k].kind = GivenArgument::Kind::parameter;
-            else if (matches(constant_) || info(k).kind == ArgInfo::Kind::constant || named)
+            else if (constant_.find(name(k)) || info(k).kind == ArgInfo::Kind::constant || named)
                 given[k].kind = GivenArgument::Kind::constant;
             else if (source != nullptr) {
                 numbers_[k] = what_numbers_say(*source);
@@ -329,10 +356,8 @@ class Decider {
 
     const Module& module_;
     Function& main_;
-    const LiftOptions& options_;
     Report& report_;
-    std::optional<std::regex> trainable_, constant_;
-    std::size_t constant_matches_ = 0, trainable_matches_ = 0;
+    Expressions trainable_, constant_;
     std::optional<Structure> structure_;
     std::vector<NumbersSay> numbers_;   // by argument
     std::vector<Open> open_;            // what nothing decides

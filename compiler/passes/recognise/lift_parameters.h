@@ -18,14 +18,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "compiler/passes/pass_manager.h"
 
 namespace thunderc {
 
 struct LiftOptions {
-    std::string trainable;  // regular expressions over names, the exporter's or the restored ones; empty: none
-    std::string constant;
+    // Regular expressions over names, the exporter's or the restored ones. One that finds none is refused.
+    std::vector<std::string> trainable, constant;
 };
 
 Module lift_parameters(Module module, const LiftOptions& options, Report& report);

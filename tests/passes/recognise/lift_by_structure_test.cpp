@@ -216,8 +216,8 @@ TEST(LiftByStructure, WhatIsAddedToScoresAndIsNoMaskIsAskedFor) {
               "error: nothing says whether t_3 is a parameter or a constant\n"
               "  found: t_3 [1,1,8,8], operand of add\n"
               "help: --trainable '^t_3$' if it is to be trained, --constant '^t_3$' if not\n");
-    EXPECT_EQ(lifted_names(with_numbers(attention(8), given), {"^t_3$", ""}).size(), 2U);
-    EXPECT_EQ(lifted_names(with_numbers(attention(8), given), {"", "^t_3$"}).size(), 1U);
+    EXPECT_EQ(lifted_names(with_numbers(attention(8), given), {{"^t_3$"}, {}}).size(), 2U);
+    EXPECT_EQ(lifted_names(with_numbers(attention(8), given), {{}, {"^t_3$"}}).size(), 1U);
 }
 
 // cos(position * frequency), before it is folded: the positions come from an input.
