@@ -32,8 +32,15 @@ Piece corners(Piece p, Piece q, double (*f)(double, double)) {
     return {*std::min_element(all.begin(), all.end()), *std::max_element(all.begin(), all.end())};
 }
 
+// Whether a number is of a larger magnitude, whatever else is none.
+bool far(const ValueSet& set, double most) {
+    return std::any_of(set.pieces.begin(), set.pieces.end(),
+                       [most](const Piece& p) { return p.low < -most || p.high > most; });
+}
+
+// What arithmetic makes of the others is followed where some operands are no number: then so is the result.
 bool exact(const ValueSet& a, const ValueSet& b) {
-    return !a.beyond(exact_integer) && !b.beyond(exact_integer);
+    return !far(a, exact_integer) && !far(b, exact_integer);
 }
 
 }  // namespace
@@ -76,8 +83,7 @@ bool ValueSet::inside(double low, double high) const {
 }
 
 bool ValueSet::beyond(double most) const {
-    return nan ||
-           std::any_of(pieces.begin(), pieces.end(), [most](const Piece& p) { return p.low < -most || p.high > most; });
+    return nan || far(*this, most);
 }
 
 Piece ValueSet::hull() const {
@@ -123,12 +129,15 @@ ValueSet rounded(ValueSet set, DType dtype) {
         set.normalise();
         return set;
     }
-    if (set.nan || (dtype != DType::f32 && dtype != DType::f64)) return ValueSet::any(dtype);
-    const bool exact = set.whole && !set.beyond(exact_float);
+    if (dtype != DType::f32 && dtype != DType::f64) return ValueSet::any(dtype);
+    const bool exact = set.whole && !far(set, exact_float);
+    const auto next = [](double bound, float towards) {  // rounding changes no sign
+        return bound == 0 ? bound : static_cast<double>(std::nextafter(static_cast<float>(bound), towards));
+    };
     for (Piece& p : set.pieces) {
         if (exact) continue;
-        p.low = static_cast<double>(std::nextafter(static_cast<float>(p.low), -INFINITY));
-        p.high = static_cast<double>(std::nextafter(static_cast<float>(p.high), INFINITY));
+        p.low = next(p.low, -INFINITY);
+        p.high = next(p.high, INFINITY);
         if (!std::isfinite(p.low) || !std::isfinite(p.high)) return ValueSet::any(dtype);
     }
     set.whole = exact;
@@ -163,8 +172,21 @@ ValueSet quotient_of(const ValueSet& a, const ValueSet& b, DType dtype) {
     return rounded(std::move(out), dtype);
 }
 
+// x - y floor(x / y) in floats: of whole numbers that f32 holds the quotient is rounded to no other whole one; of
+// others it may be, and what is taken off is rounded.
 ValueSet remainder_of(const ValueSet& a, const ValueSet& b, DType dtype) {
-    if (is_float(dtype) || b.pieces.empty() || b.pieces.front().low < 1) return ValueSet::any(dtype);
+    if (b.pieces.empty() || b.nan || b.pieces.front().low <= 0) return ValueSet::any(dtype);
+    if (is_float(dtype)) {
+        const double most = b.pieces.back().high;
+        if ((dtype != DType::f32 && dtype != DType::f64) || far(a, exact_float) || far(b, exact_float))
+            return ValueSet::any(dtype);
+        if (a.whole && b.whole) return {{{0, most - 1}}, a.nan, true};
+        double magnitude = most;
+        for (const Piece& p : a.pieces) magnitude = std::max({magnitude, -p.low, p.high});
+        const double off = 4 * magnitude / exact_float;  // two roundings of the product, one of the quotient, one more
+        return {{{-off, most + off}}, a.nan, false};
+    }
+    if (b.pieces.front().low < 1) return ValueSet::any(dtype);
     if (a.inside(0, b.pieces.front().low - 1)) return a;
     return ValueSet::between(0, b.pieces.back().high - 1);
 }
@@ -182,7 +204,13 @@ ValueSet common_bits_of(const ValueSet& a, const ValueSet& b, DType dtype) {
 ValueSet converted(const ValueSet& a, DType from, DType to) {
     if (to == DType::boolean) return ValueSet::any(to);
     if (!is_float(to)) {
-        const ValueSet cut = is_float(from) ? mapped(a, [](double v) { return std::trunc(v); }) : a;
+        // What is no number becomes 0, on every device (to_integer of vec_math.h, device_math.h, reference_kernels.h).
+        ValueSet cut = is_float(from) ? mapped(a, [](double v) { return std::trunc(v); }) : a;
+        if (cut.nan) {
+            cut.nan = false;
+            cut.whole = true;
+            cut.add(ValueSet::number(0));
+        }
         const auto [low, high] = limits(to);
         const bool fits = cut.inside(low, high) && !(is_float(from) && cut.beyond(exact_integer));
         ValueSet out = fits ? cut : ValueSet::any(to);
@@ -190,7 +218,7 @@ ValueSet converted(const ValueSet& a, DType from, DType to) {
         return out;
     }
     const bool short_type = to != DType::f32 && to != DType::f64;
-    if (short_type && a.whole && !a.beyond(256)) return a;  // eight bits of mantissa are enough
+    if (short_type && a.whole && !far(a, 256)) return a;  // eight bits of mantissa are enough
     return rounded(a, to);
 }
 

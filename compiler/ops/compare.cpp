@@ -242,8 +242,15 @@ OpDef clip() {
     def.in_place = {{0, 0}};
     def.range = [](const RangeInput& in) {
         ValueSet out = in.operand(0);
-        if (in.has(1)) out = larger_of(out, in.operand(1));
-        return in.has(2) ? smaller_of(out, in.operand(2)) : out;
+        for (const std::size_t k : {std::size_t{1}, std::size_t{2}}) {
+            if (!in.has(k)) continue;
+            const ValueSet& limit = in.operand(k);
+            ValueSet held = k == 1 ? larger_of(out, limit) : smaller_of(out, limit);
+            if (limit.nan) held.add(out);  // what is no number may bound nothing
+            if (out.nan) held.add(limit);
+            out = held;
+        }
+        return out;
     };
     def.samples = {
         {"both", {f32({3, 5}), f32_of({}, {-0.4}), f32_of({}, {0.55})}, {}},

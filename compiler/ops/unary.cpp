@@ -154,7 +154,8 @@ void add_traits(OpDef& def) {
         def.range = [](const RangeInput& in) { return difference_of(ValueSet::number(0), in.operand(0), in.dtype()); };
     } else if (name == "abs") {
         def.range = [](const RangeInput& in) {
-            if (in.operand(0).beyond(exact_integer)) return ValueSet::any(in.dtype());
+            const auto [low, high] = in.operand(0).hull();
+            if (low < -exact_integer || high > exact_integer) return ValueSet::any(in.dtype());
             const ValueSet exact = each_piece(in.operand(0), [](ValueSet::Piece p) {
                 const double a = std::abs(p.low), b = std::abs(p.high);
                 return ValueSet::Piece{p.low <= 0 && p.high >= 0 ? 0 : std::min(a, b), std::max(a, b)};
@@ -163,7 +164,7 @@ void add_traits(OpDef& def) {
         };
     } else if (name == "sign") {
         def.range = [](const RangeInput& in) {
-            return is_float(in.dtype()) ? ValueSet::any(in.dtype()) : ValueSet::between(-1, 1);
+            return ValueSet{{{-1, 1}}, is_float(in.dtype()) && in.operand(0).nan, true};
         };
     } else if (name == "tanh") {
         def.activation = [](const Attributes&) { return std::string("tanh"); };

@@ -25,6 +25,8 @@ ValueSet random_set(DType dtype, std::mt19937_64& engine) {
             const double end = dtype == DType::i32 ? 0x1p31 : 0x1p53;
             low = engine() % 2 == 0 ? -end : end - 1 - wide;
         }
+        // What is no number now and then, as beside a clamp.
+        if (is_float(dtype) && engine() % 6 == 0) out.nan = true;
         ValueSet piece = ValueSet::between(low, low + wide);
         piece.whole = !is_float(dtype);
         out.add(piece);
@@ -33,6 +35,7 @@ ValueSet random_set(DType dtype, std::mt19937_64& engine) {
 }
 
 double element_of(const ValueSet& set, std::mt19937_64& engine) {
+    if (set.nan && engine() % 4 == 0) return std::nan("");
     const ValueSet::Piece& p = set.pieces[engine() % set.pieces.size()];
     const double at = std::uniform_real_distribution<double>(0, 1)(engine);
     const double v = engine() % 4 == 0 ? p.low : engine() % 3 == 0 ? p.high : p.low + at * (p.high - p.low);

@@ -82,7 +82,8 @@ class IndexBounder {
         compute();
         for (const Access& access : accesses_)
             if (!natural(access)) from_the_end_.push_back(access);
-        if (!from_the_end_.empty()) count_from_the_front();
+        find_conversions();
+        if (!from_the_end_.empty() || !conversions_.empty()) rewrite();
     }
 
   private:
@@ -457,10 +458,30 @@ class IndexBounder {
         return op.provenance.node_ops.empty() ? op.name : op.provenance.node_ops.front();
     }
 
-    // ---- indices that count from the end
-    // -----------------------------------------------------------------------------------
+    // ---- what changes
+    // ------------------------------------------------------------------------------------------------------
 
-    void count_from_the_front() {
+    // Floats that become integers on the way to an index, with the range that was found. What is computed in between is
+    // rounded as the program's types have it, which is decided later: the integers are held to the range.
+    void find_conversions() {
+        std::set<std::uint32_t> seen;
+        std::vector<Value> open;
+        for (const Access& a : accesses_) open.push_back(a.index);
+        while (!open.empty()) {
+            const Value v = open.back();
+            open.pop_back();
+            const Op* op = definition(v);
+            if (op == nullptr || !seen.insert(v.index).second) continue;
+            const bool converts = op->name == "cast" && is_float(f_.type(op->operands[0]).dtype);
+            if (converts && is_integer(f_.type(v).dtype) && !ranges_->of(v).beyond(exact_integer))
+                conversions_[v.index] = ranges_->of(v).hull();
+            if (converts) continue;
+            for (Value operand : op->operands)
+                if (operand && is_integer(f_.type(operand).dtype)) open.push_back(operand);
+        }
+    }
+
+    void rewrite() {
         Rewriter rewriter(f_);
         Builder& b = rewriter.builder();
         for (std::size_t k = 0; k < rewriter.old_ops().size(); ++k) {
@@ -468,7 +489,8 @@ class IndexBounder {
             const auto first =
                 std::find_if(from_the_end_.begin(), from_the_end_.end(), [k](const Access& a) { return a.op == k; });
             if (first == from_the_end_.end()) {
-                rewriter.keep(op);
+                const auto found = conversions_.find(op.results[0].index);
+                found == conversions_.end() ? rewriter.keep(op) : hold_to(found->second, op, rewriter);
                 continue;
             }
             b.set_provenance(op.provenance);
@@ -492,11 +514,21 @@ class IndexBounder {
         rewriter.finish();
     }
 
+    void hold_to(ValueSet::Piece range, const Op& op, Rewriter& rewriter) {
+        Builder& b = rewriter.builder();
+        b.set_provenance(op.provenance);
+        const DType dtype = f_.type(op.results[0]).dtype;
+        const Value v = b.cast(rewriter.now(op.operands[0]), dtype);
+        rewriter.replace(op, std::vector{b.op("clip", {v, b.scalar(dtype, range.low), b.scalar(dtype, range.high)}, {},
+                                              f_.info(op.results[0]).name)});
+    }
+
     Function& f_;
     Report& report_;
     std::vector<std::int32_t> definition_;  // by value, into the ops
     std::vector<Access> accesses_, from_the_end_;
     std::vector<Input> inputs_;
+    std::map<std::uint32_t, ValueSet::Piece> conversions_;  // by value
     std::optional<ValueRanges> ranges_;
 };
 

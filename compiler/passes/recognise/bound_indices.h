@@ -12,7 +12,8 @@
 //   out:  %s: i64[6,3] input "s" {columns 1 = [0 to 2 entries = 7 of "a.weight", 2 to 3 entries = 4 of "b.weight"]}
 //
 // Indices that may be negative count from the end, which becomes a select. An index that cannot be shown to stay inside
-// is refused with what to do about it: nothing in a step checks it.
+// is refused with what to do about it: nothing in a step checks it. Where floats become indices, between clamps, the
+// integers are held to the range that was found, since types of floats are decided later; what is no number is 0.
 //
 // Requires: phase values, main alone. Afterwards every index of `main` is in [0, entries) of its table for inputs of
 // their ranges. Throws UserError.

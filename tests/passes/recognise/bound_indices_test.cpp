@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/recognise/bound_indices.h"
 
+#include <fmt/format.h>
+
 #include "compiler/support/error.h"
 #include "tests/passes/pass_test.h"
 
@@ -368,6 +370,107 @@ TEST(BoundIndices, ConstantsThatAreInside) {
     const std::string ir =
         lookup(ids, "  %index = constant() {value = <i64[3] dense [4, 0, 10]>} : i64[3]\n", "i64[3]");
     EXPECT_EQ(text_of(bounded(ir)), text(ir));
+}
+
+// (y * W + x).long() between clamps: the numbers are followed through floats, what is none becomes 0, and the integer
+// is held to what was found, since later passes say how floats are rounded.
+TEST(BoundIndices, FloatsBetweenClamps) {
+    const std::string clamped = R"(
+  %zero = constant() {value = <f32[] splat 0.0>} : f32[]
+  %two = constant() {value = <f32[] splat 2.0>} : f32[]
+  %three = constant() {value = <f32[] splat 3.0>} : f32[]
+  %row = clip(%v, %zero, %two) : f32[2,5]
+  %column = clip(%x, %zero, %two) : f32[2,5]
+)";
+    const std::string inputs = "%v: f32[2,5] input \"v\", %x: f32[2,5] input \"x\"";
+    // Rows of three: 0 to 8.
+    const Module module = bounded(lookup(inputs, clamped + R"(
+  %rows = mul(%row, %three) : f32[2,5]
+  %place = add(%rows, %column) : f32[2,5]
+  %index = cast(%place) {dtype = i64} : i64[2,5]
+)"));
+    const std::string after = text_of(module);
+    EXPECT_NE(after.find("clip("), std::string::npos);
+    EXPECT_NE(after.find("<i64[] splat 0.0>"), std::string::npos) << after;
+    EXPECT_NE(after.find("<i64[] splat 8.0>"), std::string::npos) << after;
+    // Each rule by itself.
+    const auto expect_range = [&](const std::string& ops, double low, double high) {
+        const std::string ir = text_of(bounded(lookup(inputs, clamped + ops)));
+        for (const double bound : {low, high})
+            EXPECT_NE(ir.find(fmt::format("<i64[] splat {:.1f}>", bound)), std::string::npos) << bound << ops << ir;
+    };
+    expect_range(R"(
+  %half = constant() {value = <f32[] splat 0.5>} : f32[]
+  %moved = add(%row, %half) : f32[2,5]
+  %floored = floor(%moved) : f32[2,5]
+  %index = cast(%floored) {dtype = i64} : i64[2,5]
+)",
+                 0, 2);
+    expect_range(R"(
+  %r = round(%row) : f32[2,5]
+  %c = ceil(%column) : f32[2,5]
+  %larger = max(%r, %c) : f32[2,5]
+  %n = neg(%larger) : f32[2,5]
+  %a = abs(%n) : f32[2,5]
+  %index = cast(%a) {dtype = i64} : i64[2,5]
+)",
+                 0, 2);
+    expect_range(R"(
+  %far = lt(%x, %v) : bool[2,5]
+  %eight = constant() {value = <f32[] splat 8.0>} : f32[]
+  %chosen = select(%far, %eight, %row) : f32[2,5]
+  %index = cast(%chosen) {dtype = i64} : i64[2,5]
+)",
+                 0, 8);
+    expect_range(R"(
+  %r = round(%row) : f32[2,5]
+  %seven = constant() {value = <f32[] splat 7.0>} : f32[]
+  %many = mul(%r, %seven) : f32[2,5]
+  %five = constant() {value = <f32[] splat 5.0>} : f32[]
+  %rest = mod(%many, %five) : f32[2,5]
+  %index = cast(%rest) {dtype = i64} : i64[2,5]
+)",
+                 0, 4);
+    // Beyond a clamp that does not begin at 0 there is 0 beside it, of what is no number.
+    expect_range(R"(
+  %nine = constant() {value = <f32[] splat 9.0>} : f32[]
+  %high = clip(%x, %three, %nine) : f32[2,5]
+  %index = cast(%high) {dtype = i64} : i64[2,5]
+)",
+                 0, 9);
+}
+
+TEST(BoundIndices, FloatsThatAClampDoesNotBound) {
+    const auto found = [](const std::string& ops) {
+        const std::string error = error_of(lookup("%x: f32[2,5] input \"x\"", ops));
+        const std::size_t at = error.find("found: ");
+        return at == std::string::npos ? error : error.substr(at + 7, error.find('\n', at) - at - 7);
+    };
+    // A clamp from below alone.
+    EXPECT_EQ(found(R"(
+  %zero = constant() {value = <f32[] splat 0.0>} : f32[]
+  %low = max(%x, %zero) : f32[2,5]
+  %index = cast(%low) {dtype = i64} : i64[2,5]
+)"),
+              "any number");
+    EXPECT_EQ(found(R"(
+  %zero = constant() {value = <f32[] splat 0.0>} : f32[]
+  %ten = constant() {value = <f32[] splat 10.0>} : f32[]
+  %two = constant() {value = <f32[] splat 2.0>} : f32[]
+  %between = clip(%x, %zero, %ten) : f32[2,5]
+  %twice = mul(%between, %two) : f32[2,5]
+  %index = cast(%twice) {dtype = i64} : i64[2,5]
+)"),
+              "0 to 20");
+    // A quotient by what may be 0.
+    EXPECT_EQ(found(R"(
+  %zero = constant() {value = <f32[] splat 0.0>} : f32[]
+  %ten = constant() {value = <f32[] splat 10.0>} : f32[]
+  %between = clip(%x, %zero, %ten) : f32[2,5]
+  %part = div(%between, %between) : f32[2,5]
+  %index = cast(%part) {dtype = i64} : i64[2,5]
+)"),
+              "any number");
 }
 
 TEST(BoundIndices, WhatCannotBeShownIsRefused) {
