@@ -28,8 +28,8 @@ macro(thunder_take_runtime)
             get_target_property(_include thunder_runtime INTERFACE_INCLUDE_DIRECTORIES)
             thunder_other_file("${CMAKE_CURRENT_SOURCE_DIR}/runtime" "${_include}" _why)
             if(_why)
-                message(WARNING "runtime/${_why} is another file than the one of the runtime that THUNDERC_RUNTIME names: the program "
-                                "gets that one's. Leave -DTHUNDERC_RUNTIME away to build runtime/")
+                message(FATAL_ERROR "runtime/${_why} is another file than the one of the runtime that THUNDERC_RUNTIME names. "
+                                    "-DTHUNDERC_RUNTIME= builds runtime/ instead; or name a runtime of the same sources")
             endif()
         endif()
     else()
