@@ -196,7 +196,8 @@ void pack(PackArguments o) {
         options.tokenizer_name = "ids of other programs";
     }
     if (o.vocabulary > 0) {
-        if (static_cast<std::uint64_t>(o.vocabulary) < options.vocabulary && !tokens)
+        // Bytes may all be below it, as those of ASCII: one that is not is refused where it is written.
+        if (static_cast<std::uint64_t>(o.vocabulary) < options.vocabulary && tokenizer && !tokens)
             fail_usage(fmt::format("--vocab {} is less than the tokenizer has, {}", o.vocabulary, options.vocabulary),
                        "leave it out, or name the model's vocabulary, which may be larger");
         options.vocabulary = static_cast<std::uint64_t>(o.vocabulary);
@@ -297,7 +298,8 @@ void add_data_pack(CLI::App& data, Action& action) {
     sub->add_option("--longest", p->longest, "the longest document, in bytes: longer ones are refused")
         ->capture_default_str()
         ->type_name("BYTES");
-    sub->add_option("--vocab", p->vocabulary, "the model's vocabulary, where it is not the tokenizer's")
+    sub->add_option("--vocab", p->vocabulary,
+                    "the model's vocabulary, where it is not the tokenizer's, or not the 256 of bytes")
         ->check(between(1, std::int64_t{1} << 32))
         ->type_name("N");
     sub->add_option("--shard-tokens", p->shard_tokens, "write a folder of files of about so many tokens")

@@ -77,6 +77,19 @@ TEST_F(Commands, DataRefusesOptionsOfOtherFiles) {
     EXPECT_EQ(run("data pack a.txt a.jsonl --split-on X -o c.bin").status, 0);
 }
 
+// Bytes that are all below a model's few ids; one that is not is refused, and no file is left.
+TEST_F(Commands, DataPacksBytesForFewerIds) {
+    write("a.txt", "plain\n");
+    const Ran ran = run("data pack a.txt --vocab 128 -o c.bin");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_NE(run("data inspect c.bin").out.find("vocabulary  128\n"), std::string::npos);
+    write("b.txt", "a\xc3\xa9");
+    const Ran refused = run("data pack b.txt --vocab 128 -o d.bin");
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_NE(refused.err.find("token 1 is 195, and the vocabulary has 128"), std::string::npos) << refused.err;
+    EXPECT_FALSE(fs::exists("d.bin"));
+}
+
 // Killed while it packs, again and again: each time it goes on, and what it has in the end is what it would have had.
 TEST_F(Commands, DataPackThatIsKilledGoesOn) {
     std::string lines;
