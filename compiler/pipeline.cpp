@@ -17,6 +17,7 @@
 #include "compiler/passes/fusion/fuse.h"
 #include "compiler/passes/fusion/merge_siblings.h"
 #include "compiler/passes/fusion/name_results.h"
+#include "compiler/passes/fusion/quantise_in_kernels.h"
 #include "compiler/passes/layers/hoist_products.h"
 #include "compiler/passes/layers/keep_rotated.h"
 #include "compiler/passes/layers/name_values.h"
@@ -177,6 +178,7 @@ void add_emission(PassList& list, const CompileOptions& o) {
         executors.insert(executors.begin(), "optimizer");
     list.require("claim", [executors](Module m, Report& r) { return claim(std::move(m), executors, r); });
     list.add("simplify_claimed", simplify);
+    if (!naive && !o.fp8.empty()) list.add("quantise_in_kernels", quantise_in_kernels);
     list.require("fuse", [naive](Module m, Report& r) { return fuse(std::move(m), FuseOptions{!naive}, r); });
     list.add("name_results", name_results);
 

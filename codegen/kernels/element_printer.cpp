@@ -72,14 +72,18 @@ UsedNames names_of_loops(const KernelDescription& kernel, const std::vector<std:
                     "parallel_rows",
                     "column_reduction",
                     "to_float",
+                    "quantised",
+                    "fp8_magnitude",
                     "vec_math",
                     "std",
                     "thunder",
                     "Stream",
                     "WriteMode",
                     "Timed"});
-    for (const DTypeRow& row : all_dtypes())
-        if (is_narrow(row.dtype)) used.add({fmt::format("to_{}", row.name), std::string(row.name)});
+    for (const DTypeRow& row : all_dtypes()) {
+        if (is_narrow(row.dtype)) used.add(fmt::format("to_{}", row.name));
+        if (is_narrow(row.dtype) || is_quantised(row.dtype)) used.add(std::string(row.name));
+    }
     // Loops over rows and over columns are numbered, a loop for each dimension at most, and one for what GPUs cut.
     std::size_t rank = 1;
     for (const KernelNest& nest : kernel.nests) rank = std::max(rank, nest.extents.size());

@@ -119,6 +119,12 @@ class Formula {
                     continue;
                 }
                 if (!written[k] || said.contains(k)) continue;
+                // What has a name has it in another type, too.
+                if (const KernelNode& node = nest.nodes[k]; node.kind == KernelNode::Kind::apply && node.op == "cast")
+                    if (const auto at = named_.find(node.inputs[0]); at != named_.end()) {
+                        named_[k] = at->second;
+                        continue;
+                    }
                 for (std::size_t input : operands_of(k)) length[k] += length[input];
                 if (steps.contains(k) || !is_defined(nest.nodes[k], uses[k], size[k], length[k])) continue;
                 length[k] = 1;

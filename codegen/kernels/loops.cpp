@@ -151,4 +151,13 @@ std::vector<bool> used_within_rows(const Loops& loops) {
     return used;
 }
 
+std::vector<bool> found_while_storing(const Loops& loops) {
+    KernelNest nest;
+    nest.row_dims = loops.rows.size();
+    nest.nodes = loops.nodes;
+    for (std::size_t s = 0; s < loops.stores.size(); ++s)
+        nest.stores.push_back({loops.stores[s].output, {loops.store_position[s]}, loops.stores[s].node});
+    return found_while_storing(nest);
+}
+
 }  // namespace thunderc

@@ -43,5 +43,7 @@ Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const Ke
 
 // By node: whether it is needed before all rows are done.
 std::vector<bool> used_within_rows(const Loops& loops);
+// By node: the largest of a row, which may be found while elements are stored.
+std::vector<bool> found_while_storing(const Loops& loops);
 
 }  // namespace thunderc

@@ -44,11 +44,13 @@ std::string print_blocks(const ProgramLayout& layout, const FunctionPrinter& pri
     return out.str();
 }
 
-// The narrow types of what kernels read and store.
+// The narrow types of what kernels read and store, and those of codes.
 std::vector<DType> narrow_types(const KernelTable& kernels) {
     std::vector<DType> out;
     const std::vector<PrintedKernel> all = kernels.all();
-    for (DType dtype : narrow_dtypes()) {
+    for (const DTypeRow& row : all_dtypes()) {
+        const DType dtype = row.dtype;
+        if ((!is_narrow(dtype) && !is_quantised(dtype)) || row.cpp.empty()) continue;
         const auto takes = [pointer = fmt::format("{}* ", row_of(dtype).cpp)](const PrintedKernel& kernel) {
             const std::string& text = kernel.declaration;
             const std::size_t at = text.find(pointer);

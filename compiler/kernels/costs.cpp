@@ -39,13 +39,15 @@ double work(const KernelDescription& kernel) {
         // A node is computed anew in every pass over the columns that needs it.
         std::vector<std::set<int>> passes(nest.nodes.size());
         const int last = 1 << 20;
+        const std::vector<bool> while_storing = found_while_storing(nest);
         for (const KernelStore& store : nest.stores) passes[store.node].insert(last);
         for (std::size_t k = nest.nodes.size(); k-- > 0;) {
             const KernelNode& node = nest.nodes[k];
             for (std::size_t input : node.inputs) {
                 if (node.kind == KernelNode::Kind::reduce) {
                     // One pass for the reductions that wait for the same ones.
-                    passes[input].insert(node.over == KernelNode::Over::columns ? node.pass : last);
+                    const bool own = node.over == KernelNode::Over::columns && !while_storing[k];
+                    passes[input].insert(own ? node.pass : last);
                 } else {
                     passes[input].insert(passes[k].begin(), passes[k].end());
                 }

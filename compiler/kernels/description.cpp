@@ -259,6 +259,23 @@ void check_finish(const KernelNest& nest) {
     }
 }
 
+// Of a result of several tensors of the space's elements side by side in each row, as gradients of gate and up are:
+// where each of them is. Empty: it is none.
+std::vector<AffineIndex> side_by_side(const Dims& dims, const Space& space) {
+    const std::int64_t elements = element_count(space.extents), count = element_count(dims);
+    const std::int64_t pieces = elements > 0 && count % elements == 0 ? count / elements : 0;
+    if (pieces < 2 || dims.empty() || dims.back() % pieces != 0) return {};
+    Dims piece = dims;
+    piece.back() /= pieces;
+    const AffineIndex first = index_of_linear(linear_index(space.anchor, space.anchor_dims), piece, space.extents);
+    std::vector<AffineIndex> out;
+    for (std::int64_t p = 0; p < pieces; ++p) {
+        out.push_back(first);
+        out.back().back().offset += p * piece.back();
+    }
+    return out;
+}
+
 KernelNest reduction_nest(const KernelValues& values, Space space) {
     const Function& function = values.function;
     for (;;) {
@@ -276,6 +293,15 @@ KernelNest reduction_nest(const KernelValues& values, Space space) {
                 const Value v = function.results[r];
                 const Dims& dims = function.type(v).dims;
                 const std::int64_t count = element_count(dims);
+                if (const std::vector<AffineIndex> pieces = side_by_side(dims, space); !pieces.empty()) {
+                    for (const AffineIndex& index : pieces) {
+                        const KernelNode& node = evaluation->node(evaluation->node_of(v, index));
+                        if (!is_legal(node, KernelLevel::element, rows))
+                            throw NotExpressible("a result that is known only when all rows are done");
+                        evaluation->store(r, index, v);
+                    }
+                    continue;
+                }
                 // What the result may be, by where its elements lie in the space: of one row, several things at once.
                 std::vector<std::pair<Affine, std::vector<KernelLevel>>> candidates;
                 const auto may_be = [&](KernelLevel level, const Affine& linear) {
@@ -425,6 +451,32 @@ std::vector<bool> used_within_rows(const KernelNest& nest) {
         for (std::size_t input : node.inputs) used[input] = true;
     }
     return used;
+}
+
+std::vector<bool> found_while_storing(const KernelNest& nest) {
+    // What elements, sums over the rows and other loops over a row need.
+    std::vector<bool> needed(nest.nodes.size(), false);
+    bool elements = false;
+    for (const KernelStore& store : nest.stores) {
+        const bool by_column = std::any_of(store.index.begin(), store.index.end(), [&](const Affine& a) {
+            return std::any_of(a.step.begin() + static_cast<std::ptrdiff_t>(nest.row_dims), a.step.end(),
+                               [](std::int64_t step) { return step != 0; });
+        });
+        elements = elements || (by_column && !nest.nodes[store.node].finish);
+        if (by_column || nest.nodes[store.node].finish) needed[store.node] = true;
+    }
+    std::vector<bool> out(nest.nodes.size(), false);
+    for (std::size_t k = nest.nodes.size(); k-- > 0;) {
+        const KernelNode& node = nest.nodes[k];
+        const bool reduces = node.kind == KernelNode::Kind::reduce;
+        if (reduces) {
+            out[k] = elements && !needed[k] && node.op == "max" && node.over == KernelNode::Over::columns;
+        } else if (!needed[k]) {
+            continue;
+        }
+        for (std::size_t input : node.inputs) needed[input] = true;
+    }
+    return out;
 }
 
 }  // namespace thunderc

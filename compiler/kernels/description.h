@@ -100,5 +100,8 @@ std::optional<KernelDescription> try_describe_kernel(const Function& function, s
 
 // By node: whether it is needed before all rows are done.
 std::vector<bool> used_within_rows(const KernelNest& nest);
+// By node: whether it is the largest of a row, and nothing that is computed of the row's elements needs it: it may be
+// found while these are stored, in whatever order, instead of in a loop of its own.
+std::vector<bool> found_while_storing(const KernelNest& nest);
 
 }  // namespace thunderc

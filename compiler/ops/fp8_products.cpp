@@ -103,18 +103,6 @@ SampleOperand scale_sample(DType dtype, Dims dims) {
     return out;
 }
 
-SampleOperand code_sample(Dims dims, DType dtype = DType::e4m3) {
-    SampleOperand out;
-    out.type = Type::tensor(dtype, std::move(dims));
-    out.differentiable = false;
-    std::int64_t k = 0;
-    for (std::int64_t e = 0; e < out.type.elements(); ++e) {
-        k = (k * 7 + 3) % 23;
-        out.values.push_back(static_cast<double>(k - 11) / 8);  // numbers of both types
-        out.values.back() = code_value(dtype, code_bits(dtype, out.values.back()));
-    }
-    return out;
-}
 Attributes in_blocks(const char* a, const char* b) {
     return {{"dtype", DType::f32}, {"blocks_a", std::string(a)}, {"blocks_b", std::string(b)}};
 }

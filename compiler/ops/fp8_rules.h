@@ -24,6 +24,20 @@ inline float larger_amax(float amax, double other) {
     return other > amax ? static_cast<float>(other) : amax;
 }
 
+// A sample of numbers of both types.
+inline SampleOperand code_sample(Dims dims, DType dtype = DType::e4m3) {
+    SampleOperand out;
+    out.type = Type::tensor(dtype, std::move(dims));
+    out.differentiable = false;
+    std::int64_t k = 0;
+    for (std::int64_t e = 0; e < out.type.elements(); ++e) {
+        k = (k * 7 + 3) % 23;
+        out.values.push_back(static_cast<double>(k - 11) / 8);
+        out.values.back() = code_value(dtype, code_bits(dtype, out.values.back()));
+    }
+    return out;
+}
+
 // ---- codes of blocks ------------------------------------------------------------------------------------------------
 
 // Of the codes (rows, columns) of a copy; the attributes have the runtime's names of them.

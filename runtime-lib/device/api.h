@@ -332,6 +332,19 @@ struct Fp8Quantise {
 };
 void fp8_quantise(const Fp8Quantise& call, Stream& stream);
 
+// What is left of that where the kernel that made x has written q = x * *scale and, of each row, the largest |x|: the
+// codes transposed, and what the scales need.
+struct Fp8Finish {
+    Output q_transposed{};             // (width, rows); may be null
+    Output amax{};                     // one f32: becomes the largest of `maxima` where that is larger; may be null
+    Output inverse{};                  // one f32: 1 / *scale
+    Input q{};                         // (rows, width)
+    Input maxima{};                    // (rows) f32, with an amax
+    Input scale{};                     // one f32
+    std::int64_t rows = 0, width = 0;  // width: of a copy
+};
+void fp8_finish(const Fp8Finish& call, Stream& stream);
+
 // c = (a bᵀ) * (*inverse_a * *inverse_b) + bias + residual, or c += it: numbers are multiplied as they are and added up
 // in f32. A linear layer's products are all of this form: y = x Wᵀ; dx = dy W, of the transposed copy of W; dW = dyᵀ x,
 // of those of both.

@@ -99,6 +99,9 @@ std::vector<CallResult> results_of(const Fp8Quantise& c) {
                         {"q_transposed", c.q_transposed, c.inverse, quantised_from(c)},
                         {"amax", c.amax}});
 }
+std::vector<CallResult> results_of(const Fp8Finish& c) {
+    return those_there({{"q_transposed", c.q_transposed, c.inverse}, {"amax", c.amax, {}}});
+}
 std::vector<CallResult> results_of(const Fp8Product& c) {
     return those_there({{"c", c.c}});
 }

@@ -32,6 +32,7 @@ std::vector<CallResult> results_of(const ScatterAdd& call);
 std::vector<CallResult> results_of(const RandomUniform& call);
 std::vector<CallResult> results_of(const RandomBernoulli& call);
 std::vector<CallResult> results_of(const Fp8Quantise& call);
+std::vector<CallResult> results_of(const Fp8Finish& call);
 std::vector<CallResult> results_of(const Fp8Product& call);
 std::vector<CallResult> results_of(const Fp8QuantiseBlocks& call);
 std::vector<CallResult> results_of(const Fp8BlockProduct& call);

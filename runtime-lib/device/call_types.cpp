@@ -223,6 +223,17 @@ void check_types(const Fp8Quantise& call) {
     types.is("own_scale", call.own_scale, DType::f32);
 }
 
+void check_types(const Fp8Finish& call) {
+    const Types types{"fp8_finish"};
+    types.quantised("q", call.q);
+    types.quantised("q_transposed", call.q_transposed);
+    if (call.q_transposed) types.is("q", call.q, call.q_transposed.dtype);
+    types.is("amax", call.amax, DType::f32);
+    types.is("maxima", call.maxima, DType::f32);
+    types.is("scale", call.scale, DType::f32);
+    types.is("inverse", call.inverse, DType::f32);
+}
+
 void check_types(const Fp8Product& call) {
     const Types types{"fp8_product"};
     types.quantised("a", call.a);

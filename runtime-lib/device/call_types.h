@@ -28,6 +28,7 @@ void check_types(const ScatterAdd& call);
 void check_types(const RandomUniform& call);
 void check_types(const RandomBernoulli& call);
 void check_types(const Fp8Quantise& call);
+void check_types(const Fp8Finish& call);
 void check_types(const Fp8Product& call);
 void check_types(const Fp8QuantiseBlocks& call);
 void check_types(const Fp8BlockProduct& call);

@@ -347,6 +347,18 @@ Cost cost_of(const Fp8Quantise& c) {
     return {bytes(c.q, size) + bytes(c.q_transposed, size) + bytes(c.x, size)};
 }
 
+std::string describe(const Fp8Finish& c) {
+    return TensorList()
+        .add("q_transposed", c.q_transposed, {c.width, c.rows})
+        .add("q", c.q, {c.rows, c.width})
+        .add("maxima", c.maxima, {c.rows})
+        .text();
+}
+Cost cost_of(const Fp8Finish& c) {
+    const std::int64_t size = c.rows * c.width;
+    return {bytes(c.q_transposed, size) + (c.q_transposed ? bytes(c.q, size) : 0) + bytes(c.maxima, c.rows)};
+}
+
 std::string describe(const Fp8Product& c) {
     return TensorList()
         .add("c", c.c, {c.m, c.n})

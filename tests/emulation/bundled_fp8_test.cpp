@@ -85,6 +85,14 @@ TEST_F(BundledFp8, BothCopiesAndTheAmaxAreMadeInOnePass) {
     }
 }
 
+TEST_F(BundledFp8, CodesThatAKernelHasWrittenAreFinished) {
+    for (const testing::QuantiseCase& c : testing::quantise_cases) {
+        SCOPED_TRACE(::testing::Message() << c.rows << " x " << c.width);
+        testing::expect_finished<Buffer, e4m3>(c, stream);
+        testing::expect_finished<Buffer, e5m2>(c, stream);
+    }
+}
+
 TEST_F(BundledFp8, BlocksAreQuantisedApartInBothCopies) {
     for (const testing::BlockCase& c : testing::block_cases) {
         SCOPED_TRACE(::testing::Message() << c.rows << " x " << c.width);

@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "device/cpu/vec_math.h"
+#include "device/fp8.h"
 #include "device/types.h"
 #include "emulation/machine.h"
 #include "emulation/memory.h"

@@ -16,8 +16,9 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 
 void print() {
     std::cout << "#include <algorithm>\n#include <cmath>\n\n#include \"device/cpu/vec_math.h\"\n#include "
-                 "\"elementwise_code.h\"\n\n"
-                 "namespace thunderc::testing {\nnamespace {\nnamespace vec_math = thunder::vec_math;\n\n";
+                 "\"device/fp8.h\"\n#include \"elementwise_code.h\"\n\n"
+                 "namespace thunderc::testing {\nnamespace {\nnamespace vec_math = thunder::vec_math;\n"
+                 "using thunder::fp8_magnitude;\n\n";
     std::set<std::string> done;
     for (const OpDef* def : all_ops()) {
         for (const Sample& sample : def->samples) {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/kernels/formula.h"
 #include "codegen/kernels/loops.h"
 #include "codegen/kernels/nest_printer.h"
@@ -55,24 +57,25 @@ PrintedKernel print_kernel_cpu(const KernelDescription& unnamed, const KernelLay
 
 std::string kernels_cpu_prologue(std::span<const DType> narrow, bool naive) {
     std::string text = "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <limits>\n\n";
+    const auto include = [&](std::string_view file, std::string_view comment, int width = 39) {
+        text += fmt::format("{:<{}}// {}\n", fmt::format("#include \"device/{}.h\"", file), width, comment);
+    };
+    const bool codes = std::any_of(narrow.begin(), narrow.end(), is_quantised);
     for (DType dtype : narrow)
-        text += fmt::format("{:<39}// to_float, to_{}\n", fmt::format("#include \"device/cpu/{}.h\"", name_of(dtype)),
-                            name_of(dtype));
-    if (naive)
-        return text +
-               R"(#include "device/cpu/reference_kernels.h"  // functions of libm, sums in double, loops of one thread
-#include "device/timed.h"                  // what --profile and --numerics see of a kernel
-
-using namespace thunder::reference;
-namespace vec_math = thunder::reference::math;
-)";
-    return text + R"(#include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
-#include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
-#include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
-#include "device/timed.h"              // what --profile and --numerics see of a kernel
-
-namespace vec_math = thunder::math;
-)";
+        if (is_narrow(dtype))
+            include(fmt::format("cpu/{}", name_of(dtype)), fmt::format("to_float, to_{}", name_of(dtype)));
+    if (naive) {
+        include("cpu/reference_kernels", "functions of libm, sums in double, loops of one thread", 43);
+        if (codes) include("fp8", "quantised, fp8_magnitude", 43);
+        include("timed", "what --profile and --numerics see of a kernel", 43);
+        return text + "\nusing namespace thunder::reference;\nnamespace vec_math = thunder::reference::math;\n";
+    }
+    include("cpu/row_reduction", "row_sum, row_max: fixed trees");
+    include("cpu/vec_math", "exp, tanh, ... that vectorise");
+    if (codes) include("fp8", "quantised, fp8_magnitude");
+    include("parallel", "parallel_for, parallel_rows, column_reduction");
+    include("timed", "what --profile and --numerics see of a kernel");
+    return text + "\nnamespace vec_math = thunder::math;\n";
 }
 
 std::string kernels_cpu_epilogue() {

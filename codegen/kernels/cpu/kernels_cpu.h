@@ -27,7 +27,7 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
 
 // What stands before the kernels in kernels_cpu.cpp: includes and names of namespaces. `naive`: those of a naive
 // program have loops, sums and functions of their own, under the same names.
-// `narrow`: the types of narrow numbers that they read or store.
+// `narrow`: the types of narrow numbers and of codes that they read or store.
 std::string kernels_cpu_prologue(std::span<const DType> narrow = {}, bool naive = false);
 std::string kernels_cpu_epilogue();
 

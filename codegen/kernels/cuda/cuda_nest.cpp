@@ -40,7 +40,10 @@ std::string without_unused(const std::string& text) {
 
 CudaNestPrinter::CudaNestPrinter(const Loops& loops, const CudaOperands& operands, const CudaTuning& tuning,
                                  SourceText& out)
-    : CudaElements(loops, operands, out), tuning_(tuning), within_rows_(used_within_rows(loops)) {}
+    : CudaElements(loops, operands, out),
+      tuning_(tuning),
+      within_rows_(used_within_rows(loops)),
+      while_storing_(found_while_storing(loops)) {}
 
 std::vector<CudaStage> CudaNestPrinter::print(const std::string& block) {
     block_ = block;

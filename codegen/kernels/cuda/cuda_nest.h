@@ -62,6 +62,11 @@ class CudaNestPrinter : public CudaElements {
     // `names`: what stands in it defines names of its own.
     void open_row_loop(const RowPlan& plan, bool unrolled, bool names = true);
     void close_row_loop();
+    // Begins the largest or the sum of a row; and makes what each thread has of it that of the row.
+    Addition begin_reduction(std::size_t k, Scope& scope);
+    void end_reduction(std::size_t k, const Addition& addition, const RowPlan& plan, Scope& scope);
+    // By node: whether it is known behind the last loop alone.
+    std::vector<bool> known_last() const;
     // The shared memory that sums of a block of this type go through.
     std::string shared_name(DType dtype);
     // Whether one of these stores, which one thread does, may be over what all threads of the row read.
@@ -91,6 +96,7 @@ class CudaNestPrinter : public CudaElements {
     std::string flat_ = "c";  // the number of a column
     std::vector<std::pair<std::size_t, std::size_t>> in_place_;
     std::vector<bool> within_rows_;
+    std::vector<bool> while_storing_;            // by node: found while elements are stored, not in a loop of its own
     std::map<std::string, std::string> shared_;  // by type
     int opened_ = 0;                             // braces of a loop over a row
 };

@@ -123,13 +123,37 @@ void CudaNestPrinter::print_next_row(const RowPlan& plan, const std::vector<std:
     out_.close();
 }
 
+CudaElements::Addition CudaNestPrinter::begin_reduction(std::size_t k, Scope& scope) {
+    const std::string type = type_name(node(k).dtype), name = name_for(k, scope);
+    std::string start = type == "float" ? "0.0F" : "0";
+    if (node(k).op != "sum") start = type == "float" ? "-math::infinity()" : fmt::format("math::lowest<{}>()", type);
+    out_.line(fmt::format("{} {} = {};", type, name, start));
+    return {node(k).inputs[0], name, node(k).op != "sum"};
+}
+
+void CudaNestPrinter::end_reduction(std::size_t k, const Addition& addition, const RowPlan& plan, Scope& scope) {
+    const char* what = addition.max ? "max" : "sum";
+    out_.line(plan.warp ? fmt::format("{0} = warp_{1}({0});", addition.target, what)
+                        : fmt::format("{0} = block_{1}<{2}>({0}, {3});", addition.target, what, plan.threads,
+                                      shared_name(node(k).dtype)));
+    scope.names[k] = addition.target;
+}
+
+std::vector<bool> CudaNestPrinter::known_last() const {
+    std::vector<bool> last = while_storing_;
+    for (std::size_t k = 0; k < last.size(); ++k)
+        for (std::size_t input : node(k).inputs) last[k] = last[k] || last[input];
+    return last;
+}
+
 void CudaNestPrinter::print_row(const RowPlan& plan, const Kept& kept, std::set<std::size_t> loaded,
                                 const std::vector<std::string>& column_sums, const std::vector<std::string>& whole_sums,
                                 Scope scope) {
     std::map<int, std::vector<std::size_t>> passes;
     int last_pass = 0;
+    const std::vector<bool> last = known_last();
     for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
-        if (!within_rows_[k]) continue;
+        if (!within_rows_[k] || last[k]) continue;
         last_pass = std::max(last_pass, node(k).pass);
         if (node(k).kind == Kind::reduce && node(k).over == Over::columns) passes[node(k).pass].push_back(k);
     }
@@ -158,29 +182,16 @@ void CudaNestPrinter::print_row(const RowPlan& plan, const Kept& kept, std::set<
             std::vector<Addition> additions;
             std::vector<std::size_t> roots;
             for (std::size_t k : at->second) {
-                const std::string type = type_name(node(k).dtype), name = name_for(k, scope);
-                std::string start = type == "float" ? "0.0F" : "0";
-                if (node(k).op != "sum")
-                    start = type == "float" ? "-math::infinity()" : fmt::format("math::lowest<{}>()", type);
-                out_.line(fmt::format("{} {} = {};", type, name, start));
-                additions.push_back({node(k).inputs[0], name, node(k).op != "sum"});
+                additions.push_back(begin_reduction(k, scope));
                 roots.push_back(node(k).inputs[0]);
             }
             open_row_loop(plan, unrolled);
             print_elements(additions, {}, kept_for(roots), scope);
             close_row_loop();
-            for (std::size_t r = 0; r < at->second.size(); ++r) {
-                const std::size_t k = at->second[r];
-                const std::string& name = additions[r].target;
-                const char* what = additions[r].max ? "max" : "sum";
-                out_.line(plan.warp ? fmt::format("{0} = warp_{1}({0});", name, what)
-                                    : fmt::format("{0} = block_{1}<{2}>({0}, {3});", name, what, plan.threads,
-                                                  shared_name(node(k).dtype)));
-                scope.names[k] = name;
-            }
+            for (std::size_t r = 0; r < at->second.size(); ++r) end_reduction(at->second[r], additions[r], plan, scope);
         }
         for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
-            if (!within_rows_[k] || node(k).level != KernelLevel::row || node(k).pass != pass) continue;
+            if (!within_rows_[k] || last[k] || node(k).level != KernelLevel::row || node(k).pass != pass) continue;
             if (scope.names.contains(k) || loops_.short_sums.is_inside(k)) continue;
             if ((node(k).kind == Kind::apply &&
                  (uses[k] > 1 || used_above(k, KernelLevel::row) || loops_.short_sums.of(k) != nullptr)) ||
@@ -207,7 +218,15 @@ void CudaNestPrinter::print_row(const RowPlan& plan, const Kept& kept, std::set<
     }
     for (std::size_t s : statistics) {
         const std::size_t k = loops_.stores[s].node;
-        if (!scope.names.contains(k) && node(k).kind != Kind::literal && !elements.empty()) define_value(k, scope);
+        if (!last[k] && !scope.names.contains(k) && node(k).kind != Kind::literal && !elements.empty())
+            define_value(k, scope);
+    }
+    std::vector<std::pair<std::size_t, Addition>> of_row;
+    for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
+        if (!within_rows_[k] || !while_storing_[k]) continue;
+        of_row.emplace_back(k, begin_reduction(k, scope));
+        additions.push_back(of_row.back().second);
+        roots.push_back(additions.back().node);
     }
     for (std::size_t s : elements) roots.push_back(loops_.stores[s].node);
     if (!roots.empty()) {
@@ -215,6 +234,7 @@ void CudaNestPrinter::print_row(const RowPlan& plan, const Kept& kept, std::set<
         print_elements(additions, elements, kept_for(roots), scope);
         close_row_loop();
     }
+    for (const auto& [k, addition] : of_row) end_reduction(k, addition, plan, scope);
     if (statistics.empty()) return;
     if (overwrites_statistics(statistics)) out_.line(plan.warp ? "warp_barrier();" : "barrier();");
     out_.open(fmt::format("if ({} == 0) {{", plan.warp ? "lane()" : "thread_index()"));
@@ -279,13 +299,16 @@ CudaStage CudaNestPrinter::rows() {
     std::vector<std::vector<std::size_t>> loops;
     std::map<int, std::size_t> by_pass;
     for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
-        if (!within_rows_[k] || node(k).kind != Kind::reduce || node(k).over != Over::columns) continue;
+        if (!within_rows_[k] || node(k).kind != Kind::reduce || node(k).over != Over::columns || while_storing_[k])
+            continue;
         const auto [at, is_new] = by_pass.emplace(node(k).pass, loops.size());
         if (is_new) loops.emplace_back();
         loops[at->second].push_back(node(k).inputs[0]);
     }
     loops.emplace_back();
     for (const RowSum& sum : all) loops.back().push_back(node(sum.node).inputs[0]);
+    for (std::size_t k = 0; k < loops_.nodes.size(); ++k)
+        if (within_rows_[k] && while_storing_[k]) loops.back().push_back(node(k).inputs[0]);
     for (std::size_t s : stores_within_rows())
         if (by_column(loops_.store_position[s])) loops.back().push_back(loops_.stores[s].node);
     std::vector<int> readers(loops_.nodes.size(), 0);

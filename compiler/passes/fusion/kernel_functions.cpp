@@ -189,6 +189,36 @@ void name_beside(Function& kernel, const std::string& composite) {
     }
 }
 
+// What a kernel that is called after a composite quantises, by its name there: y_e4m3 = e4m3(y * y_scale), y_maxima.
+void name_codes(Function& kernel) {
+    const Uses uses(kernel);
+    const auto definition = [&](Value v) {
+        const std::int32_t k = uses.definition[v.index];
+        return k < 0 ? nullptr : &kernel.ops[static_cast<std::size_t>(k)];
+    };
+    const auto stored_name = [&](Value v) {
+        if (const Op* op = definition(v); op != nullptr && is_widening(kernel, *op))
+            kernel.info(v).name = kernel.info(op->operands[0]).name;
+        return kernel.info(v).name;
+    };
+    for (const Op& op : kernel.ops) {
+        if (op.name == "fp8_code") {
+            const std::string x = stored_name(op.operands[0]);
+            kernel.info(op.results[0]).name = x + "_" + std::string(name_of(kernel.type(op.results[0]).dtype));
+            if (definition(op.operands[1]) == nullptr) kernel.info(op.operands[1]).name = x + "_scale";
+        } else if (op.name == "reduce_max") {
+            const Op* of = definition(op.operands[0]);
+            if (of != nullptr && of->name == "fp8_magnitude" && uses.is_result[op.results[0].index])
+                kernel.info(op.results[0]).name = stored_name(of->operands[0]) + "_maxima";
+        }
+    }
+}
+
+bool gives_codes(const Function& kernel) {
+    return std::any_of(kernel.results.begin(), kernel.results.end(),
+                       [&](Value v) { return is_quantised(kernel.type(v).dtype); });
+}
+
 // Parameters whose gradients the kernel accumulates, by the names that it gives to these.
 std::vector<std::string> accumulated(const Extracted& kernel, const Function& named) {
     std::vector<std::string> out;
@@ -288,12 +318,15 @@ std::string KernelFunctions::add(const Extracted& kernel) {
     Function function = kernel.function;
     Roles(kernel).name(function);
     name_beside(function, kernel.composite);
+    if (!kernel.composite.empty()) name_codes(function);
     for (Op& op : function.ops) forget_origin(op);
     const KernelDescription description = describe_kernel(function);
     function.kind = "kernel:" + description.kind;
     function.scope = kernel.provenance.scope;
     const std::string leaf = scope_leaf(kernel.provenance.scope);
     std::string wanted = name_of_kernel(kernel, function, description.kind, leaf);
+    // Beside the same one of a product that reads numbers as they are.
+    if (!kernel.composite.empty() && gives_codes(function)) wanted += "_fp8";
     const bool of_module = leaf.empty() || wanted.starts_with(leaf);
     const std::string second = of_module ? wanted : leaf + "_" + wanted;
     function.name = unique(wanted, second);

@@ -32,9 +32,9 @@
 //     %scales_x, %q = fp8_quantise_blocks(%x) {blocks = "rows_of_128", copies = "plain", dtype = e4m3}
 //     %y = fp8_linear(%q, %wq, %scales_x, %scales_w) {blocks_a = "rows_of_128", blocks_b = "squares_of_128", …}
 //
-// Does not: move quantising into what makes a tensor, keep codes of activations from forward to backward, or touch
-// products that exempt_layers has marked, whose mark it takes off. A layer stays in bf16 where a dimension of its
-// products is no multiple of 16 (MX: 32), and says so.
+// Does not: move quantising into what makes a tensor, which quantise_in_kernels does, keep codes of activations from
+// forward to backward, or touch products that exempt_layers has marked, whose mark it takes off. A layer stays in bf16
+// where a dimension of its products is no multiple of 16 (MX: 32), and says so.
 #pragma once
 
 #include <cstdint>

@@ -26,9 +26,13 @@ bool rounds_or_widens(const Function& f, const Op& op) {
            (is_low(f, from) && f.type(to).dtype == f.type(from).dtype);
 }
 
-// What an ulp more or less may turn round: nothing of its result tells by how much its operands differed.
-bool compares(const Op& op) {
-    return op_def(op.name).comparison.has_value();
+// What an ulp more or less may turn round: nothing of the result of a comparison tells by how much its operands
+// differed; and what becomes of numbers when they are quantised is asked of those that others read. Both give another
+// type than they read, without being a cast.
+bool reads_stored(const Function& f, const Op& op) {
+    const OpDef& def = op_def(op.name);
+    if (def.comparison) return true;
+    return def.elementwise && op.name != "cast" && !is_low(f, op.results[0]) && is_low(f, op.operands[0]);
 }
 
 bool contains(const std::vector<Value>& values, Value v) {
@@ -71,7 +75,8 @@ Function widen_kernel(Function kernel) {
         for (Value v : op.operands) ++readers[v];
     // Values whose type, or that of what they were cast from, promises a rounding that `now` has not: to which type.
     std::map<Value, DType> exact;
-    std::map<Value, Value> edges;  // by value that leaves the kernel in a narrow type: what leaves it
+    std::map<Value, Value> stored;  // of those that are rounded for a reader: what it reads
+    std::map<Value, Value> edges;   // by value that leaves the kernel in a narrow type: what leaves it
     auto round = [&](Value v, DType dtype, const std::string& name) {
         const Value rounded = b.cast(v, dtype);
         out.info(rounded).name = name;
@@ -104,8 +109,16 @@ Function widen_kernel(Function kernel) {
             std::vector<Value> operands;
             for (Value o : op.operands) {
                 Value here = o ? now.at(o) : Value{};
-                if (const auto at = exact.find(o); compares(op) && at != exact.end())
-                    here = widen(round(here, at->second, kernel.info(o).name));
+                if (const auto at = exact.find(o); reads_stored(kernel, op) && at != exact.end()) {
+                    const auto [known, is_new] = stored.try_emplace(o);
+                    if (is_new) {
+                        const Value rounded = round(here, at->second, kernel.info(o).name);
+                        for (const Op& from : kernel.ops)
+                            if (from.name == "cast" && from.results[0] == o) keep_role(from, rounded);
+                        known->second = widen(rounded);
+                    }
+                    here = known->second;
+                }
                 operands.push_back(here);
             }
             now[v] = b.emit(op.name, operands, attributes, kernel.info(v).name).front();

@@ -12,7 +12,8 @@ namespace thunderc {
 //   - What leaves the kernel in bf16 is rounded for all: whoever in the kernel reads it reads what is stored. Else a
 //     layer would compute with one number, and its backward pass, which reads what was stored, with another.
 //   - A comparison reads operands that are rounded if their type says so: a maximum of bf16 is equal to the element
-//     that it is, wherever either was computed.
+//     that it is, wherever either was computed. So does what gives another type than it
+//     reads, as what quantises does.
 //
 //     %a = exp(%x) : bf16[8]                      %a = exp(%x_1) : f32[8]               %x_1: %x in f32
 //     %y = mul(%a, %x) : bf16[8]                  %a_1 = cast(%a) : bf16[8]             stored

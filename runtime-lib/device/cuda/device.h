@@ -32,6 +32,7 @@ using size_t = decltype(sizeof(0));
 #endif
 
 #include "device/cuda/device_math.h"
+#include "device/fp8.h"
 #include "device/scalars.h"
 
 // A kernel of so many threads a block: THUNDER_KERNEL(256) scale_kernel(Global<float> y, Global<const float> x) {...}

@@ -24,29 +24,32 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     const float* const sin = at<float>(arenas.constants, offset::sin);  // (1,T,HS)
 
     // reused from layer to layer
-    bf16* const input_layernorm = at<bf16>(scratch, offset::input_layernorm);  // (B,T,C)
-    float* const input_layernorm_inverse = at<float>(scratch, offset::input_layernorm_inverse);  // scalar
     e4m3* const input_layernorm_e4m3 = at<e4m3>(scratch, offset::input_layernorm_e4m3);  // (B,T,C)
+    float* const input_layernorm_maxima = at<float>(scratch, offset::input_layernorm_maxima);  // (B,T)
+    float* const input_layernorm_inverse = at<float>(scratch, offset::input_layernorm_inverse);  // scalar
     float* const qkv_proj_weight_inverse = at<float>(scratch, offset::qkv_proj_weight_inverse);  // scalar
     e4m3* const qkv_proj_weight_e4m3 = at<e4m3>(scratch, offset::qkv_proj_weight_e4m3);  // (C+2*KVH*HS,C)
     float* const sdpa_inverse = at<float>(scratch, offset::sdpa_inverse);  // scalar
     e4m3* const sdpa_e4m3 = at<e4m3>(scratch, offset::sdpa_e4m3);  // (B,T,C)
     float* const o_proj_weight_inverse = at<float>(scratch, offset::o_proj_weight_inverse);  // scalar
     e4m3* const o_proj_weight_e4m3 = at<e4m3>(scratch, offset::o_proj_weight_e4m3);  // (C,C)
-    bf16* const post_attention_layernorm = at<bf16>(scratch, offset::post_attention_layernorm);  // (B,T,C)
-    float* const post_attention_layernorm_inverse = at<float>(scratch, offset::post_attention_layernorm_inverse);  // scalar
     e4m3* const post_attention_layernorm_e4m3 = at<e4m3>(scratch, offset::post_attention_layernorm_e4m3);  // (B,T,C)
+    float* const post_attention_layernorm_maxima = at<float>(scratch, offset::post_attention_layernorm_maxima);  // (B,T)
+    float* const post_attention_layernorm_inverse = at<float>(scratch, offset::post_attention_layernorm_inverse);  // scalar
     float* const gate_up_proj_weight_inverse = at<float>(scratch, offset::gate_up_proj_weight_inverse);  // scalar
     e4m3* const gate_up_proj_weight_e4m3 = at<e4m3>(scratch, offset::gate_up_proj_weight_e4m3);  // (2*H,C)
     bf16* const swiglu = at<bf16>(scratch, offset::swiglu);  // (B,T,H)
 
     // input_layernorm:
     //   saved.input_layernorm_rstd = rsqrt(mean_C(x^2) + 1e-05)
-    //   input_layernorm = x * saved.input_layernorm_rstd * w.input_layernorm
-    rms_norm_forward(saved.input_layernorm_rstd, input_layernorm, x, w.input_layernorm, stream);
-    // self_attn.{q,k,v}_proj: q = e4m3(x * scale); amax = max |x|, for the scale of the next time
-    fp8_quantise({.q = input_layernorm_e4m3, .amax = fp8.qkv_proj_input_amax, .inverse = input_layernorm_inverse,
-        .x = input_layernorm, .scale = fp8.qkv_proj_input_scale, .rows = B * T, .width = C}, stream);
+    //   input_layernorm_e4m3 = e4m3(y * fp8.qkv_proj_input_scale)
+    //   input_layernorm_maxima = max_C(abs(y))
+    //   where y = (x * saved.input_layernorm_rstd * w.input_layernorm)
+    rms_norm_forward_fp8(saved.input_layernorm_rstd, input_layernorm_e4m3, input_layernorm_maxima, x, w.input_layernorm,
+        fp8.qkv_proj_input_scale, stream);
+    // self_attn.{q,k,v}_proj: amax = max |x|, for the scale of the next time
+    fp8_finish({.amax = fp8.qkv_proj_input_amax, .inverse = input_layernorm_inverse, .maxima = input_layernorm_maxima,
+        .scale = fp8.qkv_proj_input_scale, .rows = B * T}, stream);
     // self_attn.{q,k,v}_proj: q = e4m3(x * scale); amax = max |x|, for the scale of the next time
     fp8_quantise({.q = qkv_proj_weight_e4m3, .amax = fp8.qkv_proj_weight_amax, .inverse = qkv_proj_weight_inverse,
         .x = w16.q_proj, .scale = fp8.qkv_proj_weight_scale, .rows = C + 2 * KVH * HS, .width = C}, stream);
@@ -77,13 +80,15 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
         .inverse_b = o_proj_weight_inverse, .residual = x, .m = 16, .n = C, .k = C}, stream);
     // post_attention_layernorm:
     //   saved.post_attention_layernorm_rstd = rsqrt(mean_C(saved.residual^2) + 1e-05)
-    //   post_attention_layernorm = saved.residual * saved.post_attention_layernorm_rstd * w.post_attention_layernorm
-    rms_norm_forward(saved.post_attention_layernorm_rstd, post_attention_layernorm, saved.residual,
-        w.post_attention_layernorm, stream);
-    // mlp.{gate,up}_proj: q = e4m3(x * scale); amax = max |x|, for the scale of the next time
-    fp8_quantise({.q = post_attention_layernorm_e4m3, .amax = fp8.gate_up_proj_input_amax,
-        .inverse = post_attention_layernorm_inverse, .x = post_attention_layernorm,
-        .scale = fp8.gate_up_proj_input_scale, .rows = B * T, .width = C}, stream);
+    //   post_attention_layernorm_e4m3 = e4m3(y * fp8.gate_up_proj_input_scale)
+    //   post_attention_layernorm_maxima = max_C(abs(y))
+    //   where y = (saved.residual * saved.post_attention_layernorm_rstd * w.post_attention_layernorm)
+    rms_norm_forward_fp8(saved.post_attention_layernorm_rstd, post_attention_layernorm_e4m3,
+        post_attention_layernorm_maxima, saved.residual, w.post_attention_layernorm, fp8.gate_up_proj_input_scale,
+        stream);
+    // mlp.{gate,up}_proj: amax = max |x|, for the scale of the next time
+    fp8_finish({.amax = fp8.gate_up_proj_input_amax, .inverse = post_attention_layernorm_inverse,
+        .maxima = post_attention_layernorm_maxima, .scale = fp8.gate_up_proj_input_scale, .rows = B * T}, stream);
     // mlp.{gate,up}_proj: q = e4m3(x * scale); amax = max |x|, for the scale of the next time
     fp8_quantise({.q = gate_up_proj_weight_e4m3, .amax = fp8.gate_up_proj_weight_amax,
         .inverse = gate_up_proj_weight_inverse, .x = w16.gate_proj, .scale = fp8.gate_up_proj_weight_scale,
@@ -114,19 +119,20 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     // reused from layer to layer
     bf16* const dswiglu = at<bf16>(scratch, offset::dswiglu);  // (B,T,H)
     bf16* const swiglu = at<bf16>(scratch, offset::swiglu);  // (B,T,H)
-    bf16* const dgate_up_proj = at<bf16>(scratch, offset::dgate_up_proj);  // (B,T,2*H)
-    float* const dgate_up_proj_inverse = at<float>(scratch, offset::dgate_up_proj_inverse);  // scalar
     e5m2* const dgate_up_proj_e5m2 = at<e5m2>(scratch, offset::dgate_up_proj_e5m2);  // (B,T,2*H)
+    float* const dgate_up_proj_maxima = at<float>(scratch, offset::dgate_up_proj_maxima);  // (B,T)
+    float* const dgate_up_proj_inverse = at<float>(scratch, offset::dgate_up_proj_inverse);  // scalar
     e5m2* const dgate_up_proj_e5m2_transposed = at<e5m2>(scratch, offset::dgate_up_proj_e5m2_transposed);  // (2*H,16)
     float* const gate_up_proj_weight_inverse = at<float>(scratch, offset::gate_up_proj_weight_inverse);  // scalar
     e4m3* const gate_up_proj_weight_e4m3_transposed = at<e4m3>(scratch, offset::gate_up_proj_weight_e4m3_transposed);  // (C,2*H)
     bf16* const dpost_attention_layernorm = at<bf16>(scratch, offset::dpost_attention_layernorm);  // (B,T,C)
-    bf16* const post_attention_layernorm = at<bf16>(scratch, offset::post_attention_layernorm);  // (B,T,C)
+    e4m3* const post_attention_layernorm_e4m3 = at<e4m3>(scratch, offset::post_attention_layernorm_e4m3);  // (B,T,C)
     bf16* const dresidual = at<bf16>(scratch, offset::dresidual);  // (B,T,C)
+    e5m2* const dresidual_e5m2 = at<e5m2>(scratch, offset::dresidual_e5m2);  // (B,T,C)
+    float* const dresidual_maxima = at<float>(scratch, offset::dresidual_maxima);  // (B,T)
     float* const post_attention_layernorm_inverse = at<float>(scratch, offset::post_attention_layernorm_inverse);  // scalar
     e4m3* const post_attention_layernorm_e4m3_transposed = at<e4m3>(scratch, offset::post_attention_layernorm_e4m3_transposed);  // (C,16)
     float* const dresidual_inverse = at<float>(scratch, offset::dresidual_inverse);  // scalar
-    e5m2* const dresidual_e5m2 = at<e5m2>(scratch, offset::dresidual_e5m2);  // (B,T,C)
     e5m2* const dresidual_e5m2_transposed = at<e5m2>(scratch, offset::dresidual_e5m2_transposed);  // (C,16)
     float* const o_proj_weight_inverse = at<float>(scratch, offset::o_proj_weight_inverse);  // scalar
     e4m3* const o_proj_weight_e4m3_transposed = at<e4m3>(scratch, offset::o_proj_weight_e4m3_transposed);  // (C,C)
@@ -143,25 +149,21 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     float* const qkv_proj_weight_inverse = at<float>(scratch, offset::qkv_proj_weight_inverse);  // scalar
     e4m3* const qkv_proj_weight_e4m3_transposed = at<e4m3>(scratch, offset::qkv_proj_weight_e4m3_transposed);  // (C,C+2*KVH*HS)
     bf16* const dinput_layernorm = at<bf16>(scratch, offset::dinput_layernorm);  // (B,T,C)
-    bf16* const input_layernorm = at<bf16>(scratch, offset::input_layernorm);  // (B,T,C)
+    e4m3* const input_layernorm_e4m3 = at<e4m3>(scratch, offset::input_layernorm_e4m3);  // (B,T,C)
     float* const input_layernorm_inverse = at<float>(scratch, offset::input_layernorm_inverse);  // scalar
     e4m3* const input_layernorm_e4m3_transposed = at<e4m3>(scratch, offset::input_layernorm_e4m3_transposed);  // (C,16)
 
     // mlp.down_proj: dx = dy W
     linear_backward_input({.dx = dswiglu, .dy = dy, .weight = w16.down_proj, .rows = B * T, .in = H, .out = C}, stream);
-    // mlp:
-    //   swiglu = silu(gate) * up (recomputed)
-    //   dgate = dswiglu * up * silu'(gate)
-    //   dup = dswiglu * silu(gate)
-    //   where gate, up = saved.gate_up_proj
-    //   where dgate_up_proj = dgate, dup
-    swiglu_backward(swiglu, dgate_up_proj, saved.gate_up_proj, dswiglu, stream);
+    // mlp: the kernel's text begins with its 7 equations
+    mlp_backward(swiglu, dgate_up_proj_e5m2, dgate_up_proj_maxima, saved.gate_up_proj, dswiglu,
+        fp8.gate_up_proj_gradient_scale, stream);
     // mlp.down_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.down_proj, .dy = dy, .x = swiglu, .mode = mode, .rows = B * T, .in = H,
         .out = C}, stream);
-    // mlp.{gate,up}_proj: q = e5m2(x * scale), and transposed; amax = max |x|, for the scale of the next time
-    fp8_quantise({.q = dgate_up_proj_e5m2, .q_transposed = dgate_up_proj_e5m2_transposed,
-        .amax = fp8.gate_up_proj_gradient_amax, .inverse = dgate_up_proj_inverse, .x = dgate_up_proj,
+    // mlp.{gate,up}_proj: the codes transposed; amax = max |x|, for the scale of the next time
+    fp8_finish({.q_transposed = dgate_up_proj_e5m2_transposed, .amax = fp8.gate_up_proj_gradient_amax,
+        .inverse = dgate_up_proj_inverse, .q = dgate_up_proj_e5m2, .maxima = dgate_up_proj_maxima,
         .scale = fp8.gate_up_proj_gradient_scale, .rows = B * T, .width = 2 * H}, stream);
     // mlp.{gate,up}_proj: q = e4m3(x * scale), transposed; by the scale that it had in the forward pass
     fp8_quantise({.q_transposed = gate_up_proj_weight_e4m3_transposed, .inverse = gate_up_proj_weight_inverse,
@@ -170,25 +172,21 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     fp8_product({.c = dpost_attention_layernorm, .a = dgate_up_proj_e5m2, .b = gate_up_proj_weight_e4m3_transposed,
         .inverse_a = dgate_up_proj_inverse, .inverse_b = gate_up_proj_weight_inverse, .m = 16, .n = C, .k = 2 * H},
         stream);
-    // post_attention_layernorm, in the kernel's names:
-    //   post_attention_layernorm = normed * weight (recomputed)
-    //   dresidual = dy_2 + rstd * (dnormed - normed * mean_C(dnormed * normed))
-    //   dweight += sum_{B,T}(dy * normed)
-    //   where normed = x * rstd
-    //   where dnormed = dy * weight
-    rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm, saved.residual,
-        saved.post_attention_layernorm_rstd, w.post_attention_layernorm, dpost_attention_layernorm, dy, mode, stream);
-    // mlp.{gate,up}_proj: q = e4m3(x * scale), transposed; by the scale that it had in the forward pass
-    fp8_quantise({.q_transposed = post_attention_layernorm_e4m3_transposed, .inverse = post_attention_layernorm_inverse,
-        .x = post_attention_layernorm, .scale = fp8.gate_up_proj_input_scale, .rows = B * T, .width = C}, stream);
+    // post_attention_layernorm: the kernel's text begins with its 7 equations
+    rms_norm_backward_add_fp8(post_attention_layernorm_e4m3, dresidual, dresidual_e5m2, dresidual_maxima,
+        g.post_attention_layernorm, saved.residual, saved.post_attention_layernorm_rstd, w.post_attention_layernorm,
+        fp8.gate_up_proj_input_scale, dpost_attention_layernorm, dy, fp8.o_proj_gradient_scale, mode, stream);
+    // mlp.{gate,up}_proj: the codes transposed
+    fp8_finish({.q_transposed = post_attention_layernorm_e4m3_transposed, .inverse = post_attention_layernorm_inverse,
+        .q = post_attention_layernorm_e4m3, .scale = fp8.gate_up_proj_input_scale, .rows = B * T, .width = C}, stream);
     // mlp.{gate,up}_proj: c += a bᵀ * inverse_a * inverse_b, the gradient of weights
     fp8_product({.c = g.gate_proj, .a = dgate_up_proj_e5m2_transposed, .b = post_attention_layernorm_e4m3_transposed,
         .inverse_a = dgate_up_proj_inverse, .inverse_b = post_attention_layernorm_inverse, .mode = mode, .m = 48,
         .n = C, .k = 16}, stream);
-    // self_attn.o_proj: q = e5m2(x * scale), and transposed; amax = max |x|, for the scale of the next time
-    fp8_quantise({.q = dresidual_e5m2, .q_transposed = dresidual_e5m2_transposed, .amax = fp8.o_proj_gradient_amax,
-        .inverse = dresidual_inverse, .x = dresidual, .scale = fp8.o_proj_gradient_scale, .rows = B * T, .width = C},
-        stream);
+    // self_attn.o_proj: the codes transposed; amax = max |x|, for the scale of the next time
+    fp8_finish({.q_transposed = dresidual_e5m2_transposed, .amax = fp8.o_proj_gradient_amax,
+        .inverse = dresidual_inverse, .q = dresidual_e5m2, .maxima = dresidual_maxima,
+        .scale = fp8.o_proj_gradient_scale, .rows = B * T, .width = C}, stream);
     // self_attn.o_proj: q = e4m3(x * scale), transposed; by the scale that it had in the forward pass
     fp8_quantise({.q_transposed = o_proj_weight_e4m3_transposed, .inverse = o_proj_weight_inverse, .x = w16.o_proj,
         .scale = fp8.o_proj_weight_scale, .rows = C, .width = C}, stream);
@@ -226,16 +224,17 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
         .inverse_a = dqkv_proj_inverse, .inverse_b = qkv_proj_weight_inverse, .m = 16, .n = C, .k = C + 2 * KVH * HS},
         stream);
     // input_layernorm:
-    //   input_layernorm = normed * w.input_layernorm (recomputed)
+    //   input_layernorm_e4m3 = e4m3((normed * w.input_layernorm) * fp8.qkv_proj_input_scale) (recomputed)
     //   dx = dresidual + saved.input_layernorm_rstd * (dnormed - normed * mean_C(dnormed * normed))
     //   g.input_layernorm += sum_{B,T}(dinput_layernorm * normed)
     //   where normed = saved.x * saved.input_layernorm_rstd
     //   where dnormed = dinput_layernorm * w.input_layernorm
-    rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.x, saved.input_layernorm_rstd,
-        w.input_layernorm, dinput_layernorm, dresidual, mode, stream);
-    // self_attn.{q,k,v}_proj: q = e4m3(x * scale), transposed; by the scale that it had in the forward pass
-    fp8_quantise({.q_transposed = input_layernorm_e4m3_transposed, .inverse = input_layernorm_inverse,
-        .x = input_layernorm, .scale = fp8.qkv_proj_input_scale, .rows = B * T, .width = C}, stream);
+    input_layernorm_rms_norm_backward_add_fp8(input_layernorm_e4m3, dx, g.input_layernorm, saved.x,
+        saved.input_layernorm_rstd, w.input_layernorm, fp8.qkv_proj_input_scale, dinput_layernorm, dresidual, mode,
+        stream);
+    // self_attn.{q,k,v}_proj: the codes transposed
+    fp8_finish({.q_transposed = input_layernorm_e4m3_transposed, .inverse = input_layernorm_inverse,
+        .q = input_layernorm_e4m3, .scale = fp8.qkv_proj_input_scale, .rows = B * T, .width = C}, stream);
     // self_attn.{q,k,v}_proj: c += a bᵀ * inverse_a * inverse_b, the gradient of weights
     fp8_product({.c = g.q_proj, .a = dqkv_proj_e5m2_transposed, .b = input_layernorm_e4m3_transposed,
         .inverse_a = dqkv_proj_inverse, .inverse_b = input_layernorm_inverse, .mode = mode, .m = 32, .n = C, .k = 16},

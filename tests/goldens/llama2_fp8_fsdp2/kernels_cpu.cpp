@@ -12,6 +12,7 @@
 #include "device/cpu/bf16.h"           // to_float, to_bf16
 #include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
 #include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
+#include "device/fp8.h"                // quantised, fp8_magnitude
 #include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
 #include "device/timed.h"              // what --profile and --numerics see of a kernel
 
@@ -22,8 +23,7 @@ using namespace thunder;
 // rms_norm_forward:
 //   rstd = rsqrt(mean_C(x^2) + 1e-05)
 //   y = x * rstd * weight
-// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
-// model.layers.{0..1}.post_attention_layernorm)
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
     const Timed timed("rms_norm_forward", {.bytes = 1152, .flops = 2016}, {rstd, y}, stream);
     constexpr std::int64_t rows = B * T, width = C;
@@ -103,6 +103,42 @@ void cross_entropy_weight(float* loss_weight, const std::int64_t* labels, Stream
         return vec_math::number<float>(labels[c] != -100);
     });
     loss_weight[0] = loss_weight_before + weight;
+}
+
+// rms_norm_forward_fp8:
+//   rstd = rsqrt(mean_C(x^2) + 1e-05)
+//   y_e4m3 = e4m3(y * y_scale)
+//   y_maxima = max_C(abs(y))
+//   where y = (x * rstd * weight)
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.input_layernorm,
+// model.layers.{0..1}.post_attention_layernorm)
+void rms_norm_forward_fp8(float* rstd, e4m3* y_e4m3, float* y_maxima, const bf16* x, const float* weight,
+    const float* y_scale, Stream& stream) {
+    const Timed timed("rms_norm_forward_fp8", {.bytes = 964, .flops = 3040}, {rstd, y_e4m3, y_maxima}, stream);
+    constexpr std::int64_t rows = B * T, width = C;
+    const float y_scale_value = y_scale[0];
+    parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+            const bf16* x_row = x + row * width;
+            e4m3* y_e4m3_row = y_e4m3 + row * width;
+            const float sum = row_sum<float>(width, [&](std::int64_t c) {
+                const float x_c = to_float(x_row[c]);
+                return x_c * x_c;
+            });
+            const float rstd_of_row = vec_math::rsqrt(sum / width + 1e-05F);
+            const float y_maxima_of_row = row_max<float>(width, [&](std::int64_t c) {
+                const float normed = to_float(x_row[c]) * rstd_of_row;
+                return fp8_magnitude(to_float(to_bf16(normed * weight[c])));
+            });
+            #pragma omp simd
+            for (std::int64_t c = 0; c < width; ++c) {
+                const float normed = to_float(x_row[c]) * rstd_of_row;
+                y_e4m3_row[c] = quantised<e4m3>(to_float(to_bf16(normed * weight[c])) * y_scale_value);
+            }
+            rstd[row] = rstd_of_row;
+            y_maxima[row] = y_maxima_of_row;
+        }
+    });
 }
 
 // rotary:
@@ -186,54 +222,84 @@ void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
     });
 }
 
-// swiglu_backward:
-//   y = silu(gate) * up
-//   dgate = dy * up * silu'(gate)
-//   dup = dy * silu(gate)
-//   where gate, up = gate_up_proj
-//   where dgate_up_proj = dgate, dup
-// From the graph's Sigmoid, Mul (model.layers.{0..1}.mlp)
-void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& stream) {
-    const Timed timed("swiglu_backward", {.bytes = 4608, .flops = 10368}, {y, dgate_up_proj}, stream);
+// mlp_backward:
+//   swiglu = silu(gate_proj) * up_proj
+//   dgate_up_proj_e5m2_1 = e5m2(dgate_proj * gate_up_proj_gradient_scale)
+//   dgate_up_proj_e5m2_2 = e5m2(dup_proj * gate_up_proj_gradient_scale)
+//   dgate_up_proj_maxima = max(max_H(abs(dgate_proj)), max_H(abs(dup_proj)))
+//   where dgate_proj = (dswiglu * up_proj * silu'(gate_proj))
+//   where dup_proj = (dswiglu * silu(gate_proj))
+//   where gate_proj, up_proj = gate_up_proj
+// From the graph's Sigmoid, Mul, Transpose, MatMul (model.layers.{0..1}.mlp)
+void mlp_backward(bf16* swiglu, e5m2* dgate_up_proj_e5m2, float* dgate_up_proj_maxima, const bf16* gate_up_proj,
+    const bf16* dswiglu, const float* gate_up_proj_gradient_scale, Stream& stream) {
+    const Timed timed("mlp_backward", {.bytes = 3908, .flops = 13632},
+        {swiglu, dgate_up_proj_e5m2, dgate_up_proj_maxima}, stream);
     constexpr std::int64_t rows = B * T, width = H;
+    const float gate_up_proj_gradient_scale_value = gate_up_proj_gradient_scale[0];
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
+            const bf16* dswiglu_row = dswiglu + row * width;
             const bf16* gate_up_proj_row = gate_up_proj + row * 2 * H;
-            const bf16* dy_row = dy + row * width;
-            bf16* y_row = y + row * width;
-            bf16* dgate_up_proj_row = dgate_up_proj + row * 2 * H;
+            bf16* swiglu_row = swiglu + row * width;
+            e5m2* dgate_up_proj_e5m2_row = dgate_up_proj_e5m2 + row * 2 * H;
+            const float largest = row_max<float>(width, [&](std::int64_t c) {
+                const float up_proj = to_float(gate_up_proj_row[c + H]);
+                const float gate_proj = to_float(gate_up_proj_row[c]);
+                const float sigmoid_2 = vec_math::sigmoid(gate_proj);
+                const float slope = sigmoid_2 * (gate_proj * (1.0F - sigmoid_2) + 1.0F);
+                const float dgate_proj_2 = to_float(dswiglu_row[c]) * up_proj * slope;
+                return fp8_magnitude(to_float(to_bf16(dgate_proj_2)));
+            });
+            const float largest_2 = row_max<float>(width, [&](std::int64_t c) {
+                const float gate_proj = to_float(gate_up_proj_row[c]);
+                const float silu = gate_proj * vec_math::sigmoid(gate_proj);
+                const float dup_proj_2 = to_float(dswiglu_row[c]) * silu;
+                return fp8_magnitude(to_float(to_bf16(dup_proj_2)));
+            });
+            const float dgate_up_proj_maxima_of_row = vec_math::max(largest, largest_2);
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float gate = to_float(gate_up_proj_row[c]);
-                const float sigmoid = vec_math::sigmoid(gate);
-                const float silu = gate * sigmoid;
-                const float up = to_float(gate_up_proj_row[c + H]);
-                const float dswiglu = to_float(dy_row[c]);
-                const float slope = sigmoid * (gate * (1.0F - sigmoid) + 1.0F);
-                const float dgate = dswiglu * up * slope;
-                const float dup = dswiglu * silu;
-                const bf16 y_c = to_bf16(silu * up);
-                y_row[c] = y_c;
-                dgate_up_proj_row[c] = to_bf16(dgate);
-                dgate_up_proj_row[c + H] = to_bf16(dup);
+                const float dswiglu_c = to_float(dswiglu_row[c]);
+                const float up_proj = to_float(gate_up_proj_row[c + H]);
+                const float gate_proj = to_float(gate_up_proj_row[c]);
+                const float sigmoid_2 = vec_math::sigmoid(gate_proj);
+                const float slope = sigmoid_2 * (gate_proj * (1.0F - sigmoid_2) + 1.0F);
+                const float dgate_proj_2 = dswiglu_c * up_proj * slope;
+                const float silu = gate_proj * sigmoid_2;
+                const float dup_proj_2 = dswiglu_c * silu;
+                const bf16 swiglu_c = to_bf16(silu * up_proj);
+                const e5m2 dgate_up_proj_e5m2_1 =
+                    quantised<e5m2>(to_float(to_bf16(dgate_proj_2)) * gate_up_proj_gradient_scale_value);
+                const e5m2 dgate_up_proj_e5m2_2 =
+                    quantised<e5m2>(to_float(to_bf16(dup_proj_2)) * gate_up_proj_gradient_scale_value);
+                swiglu_row[c] = swiglu_c;
+                dgate_up_proj_e5m2_row[c] = dgate_up_proj_e5m2_1;
+                dgate_up_proj_e5m2_row[c + H] = dgate_up_proj_e5m2_2;
             }
+            dgate_up_proj_maxima[row] = dgate_up_proj_maxima_of_row;
         }
     });
 }
 
-// rms_norm_backward_add:
-//   post_attention_layernorm = normed * weight
+// rms_norm_backward_add_fp8:
+//   post_attention_layernorm_e4m3 = e4m3((normed * weight) * post_attention_layernorm_scale)
 //   dresidual = dy_2 + rstd * (dnormed - normed * mean_C(dnormed * normed))
+//   dresidual_e5m2 = e5m2(dresidual * dresidual_scale)
+//   dresidual_maxima = max_C(abs(dresidual))
 //   dweight += sum_{B,T}(dy * normed)
 //   where normed = x * rstd
 //   where dnormed = dy * weight
-// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
-// model.layers.{0..1}.input_layernorm)
-void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
-    const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, WriteMode mode, Stream& stream) {
-    const Timed timed("rms_norm_backward_add", {.bytes = 2816, .flops = 5168},
-        {post_attention_layernorm, dresidual, dweight}, stream);
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm)
+void rms_norm_backward_add_fp8(e4m3* post_attention_layernorm_e4m3, bf16* dresidual, e5m2* dresidual_e5m2,
+    float* dresidual_maxima, float* dweight, const bf16* x, const float* rstd, const float* weight,
+    const float* post_attention_layernorm_scale, const bf16* dy, const bf16* dy_2, const float* dresidual_scale,
+    WriteMode mode, Stream& stream) {
+    const Timed timed("rms_norm_backward_add_fp8", {.bytes = 2888, .flops = 6704},
+        {post_attention_layernorm_e4m3, dresidual, dresidual_e5m2, dresidual_maxima, dweight}, stream);
     constexpr std::int64_t rows = B * T, width = C;
+    const float post_attention_layernorm_scale_value = post_attention_layernorm_scale[0];
+    const float dresidual_scale_value = dresidual_scale[0];
     const bool overwrite = mode == WriteMode::overwrite;
     column_reduction(
         rows, width, stream,
@@ -242,8 +308,9 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
                 const bf16* x_row = x + row * width;
                 const bf16* dy_2_row = dy_2 + row * width;
                 const bf16* dy_row = dy + row * width;
-                bf16* post_attention_layernorm_row = post_attention_layernorm + row * width;
+                e4m3* post_attention_layernorm_e4m3_row = post_attention_layernorm_e4m3 + row * width;
                 bf16* dresidual_row = dresidual + row * width;
+                e5m2* dresidual_e5m2_row = dresidual_e5m2 + row * width;
                 const float rstd_of_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
                     const float normed = to_float(x_row[c]) * rstd_of_row;
@@ -251,17 +318,30 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
                     return dnormed * normed;
                 });
                 const float mean_dot = sum / width;
+                const float dresidual_maxima_of_row = row_max<float>(width, [&](std::int64_t c) {
+                    const float normed = to_float(x_row[c]) * rstd_of_row;
+                    const float dnormed = to_float(dy_row[c]) * weight[c];
+                    const float dresidual_c = to_float(dy_2_row[c]) + rstd_of_row * (dnormed - normed * mean_dot);
+                    return fp8_magnitude(to_float(to_bf16(dresidual_c)));
+                });
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
                     const float normed = to_float(x_row[c]) * rstd_of_row;
-                    const float post_attention_layernorm_c = normed * weight[c];
+                    const float post_attention_layernorm = normed * weight[c];
                     const float dpost_attention_layernorm = to_float(dy_row[c]);
                     const float dnormed = dpost_attention_layernorm * weight[c];
                     const float dresidual_c = to_float(dy_2_row[c]) + rstd_of_row * (dnormed - normed * mean_dot);
+                    const bf16 dresidual_c_2 = to_bf16(dresidual_c);
+                    const e4m3 post_attention_layernorm_e4m3_c =
+                        quantised<e4m3>(to_float(to_bf16(post_attention_layernorm)) *
+                        post_attention_layernorm_scale_value);
+                    const e5m2 dresidual_e5m2_c = quantised<e5m2>(to_float(dresidual_c_2) * dresidual_scale_value);
                     partial[c] += dpost_attention_layernorm * normed;
-                    post_attention_layernorm_row[c] = to_bf16(post_attention_layernorm_c);
-                    dresidual_row[c] = to_bf16(dresidual_c);
+                    post_attention_layernorm_e4m3_row[c] = post_attention_layernorm_e4m3_c;
+                    dresidual_row[c] = dresidual_c_2;
+                    dresidual_e5m2_row[c] = dresidual_e5m2_c;
                 }
+                dresidual_maxima[row] = dresidual_maxima_of_row;
             }
         },
         [&](std::int64_t column, float sum) {
@@ -324,4 +404,55 @@ void rotary_inverse(bf16* dqkv_proj, const float* sin, const float* cos, Stream&
             }
         });
     }
+}
+
+// input_layernorm_rms_norm_backward_add_fp8:
+//   input_layernorm_e4m3 = e4m3((normed * weight) * input_layernorm_scale)
+//   dx = dresidual + rstd * (dnormed - normed * mean_C(dnormed * normed))
+//   dweight += sum_{B,T}(dy * normed)
+//   where normed = x * rstd
+//   where dnormed = dy * weight
+// From the graph's Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.input_layernorm)
+void input_layernorm_rms_norm_backward_add_fp8(e4m3* input_layernorm_e4m3, bf16* dx, float* dweight, const bf16* x,
+    const float* rstd, const float* weight, const float* input_layernorm_scale, const bf16* dy, const bf16* dresidual,
+    WriteMode mode, Stream& stream) {
+    const Timed timed("input_layernorm_rms_norm_backward_add_fp8", {.bytes = 2564, .flops = 5680},
+        {input_layernorm_e4m3, dx, dweight}, stream);
+    constexpr std::int64_t rows = B * T, width = C;
+    const float input_layernorm_scale_value = input_layernorm_scale[0];
+    const bool overwrite = mode == WriteMode::overwrite;
+    column_reduction(
+        rows, width, stream,
+        [&](std::int64_t begin, std::int64_t end, float* partial) {
+            for (std::int64_t row = begin; row < end; ++row) {
+                const bf16* x_row = x + row * width;
+                const bf16* dresidual_row = dresidual + row * width;
+                const bf16* dy_row = dy + row * width;
+                e4m3* input_layernorm_e4m3_row = input_layernorm_e4m3 + row * width;
+                bf16* dx_row = dx + row * width;
+                const float rstd_of_row = rstd[row];
+                const float sum = row_sum<float>(width, [&](std::int64_t c) {
+                    const float normed = to_float(x_row[c]) * rstd_of_row;
+                    const float dnormed = to_float(dy_row[c]) * weight[c];
+                    return dnormed * normed;
+                });
+                const float mean_dot = sum / width;
+                #pragma omp simd
+                for (std::int64_t c = 0; c < width; ++c) {
+                    const float normed = to_float(x_row[c]) * rstd_of_row;
+                    const float input_layernorm = normed * weight[c];
+                    const float dinput_layernorm = to_float(dy_row[c]);
+                    const float dnormed = dinput_layernorm * weight[c];
+                    const float dx_c = to_float(dresidual_row[c]) + rstd_of_row * (dnormed - normed * mean_dot);
+                    const e4m3 input_layernorm_e4m3_c =
+                        quantised<e4m3>(to_float(to_bf16(input_layernorm)) * input_layernorm_scale_value);
+                    partial[c] += dinput_layernorm * normed;
+                    input_layernorm_e4m3_row[c] = input_layernorm_e4m3_c;
+                    dx_row[c] = to_bf16(dx_c);
+                }
+            }
+        },
+        [&](std::int64_t column, float sum) {
+            dweight[column] = overwrite ? sum : dweight[column] + sum;
+        });
 }

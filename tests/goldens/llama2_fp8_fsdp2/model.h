@@ -289,12 +289,12 @@ inline constexpr std::int64_t g_norm = 3584;
 inline constexpr std::int64_t g_embed_tokens = 3840;
 inline constexpr std::int64_t dlm_head = 0;
 inline constexpr std::int64_t dnorm = 2048;
-inline constexpr std::int64_t dresidual = 3136;
-inline constexpr std::int64_t dembed_tokens = 3136;
+inline constexpr std::int64_t dresidual = 2944;
+inline constexpr std::int64_t dembed_tokens = 2944;
 inline constexpr std::int64_t decoder_layer_forward_scratch = 0;  // 1152 bytes
 inline constexpr std::int64_t x_slot = 7936, x_slot_stride = 512;  // (B,T,C)
-inline constexpr std::int64_t decoder_layer_backward_scratch = 0;  // 3136 bytes
-inline constexpr std::int64_t dy_slot = 3136, dy_slot_stride = 512;  // (B,T,C)
+inline constexpr std::int64_t decoder_layer_backward_scratch = 0;  // 2944 bytes
+inline constexpr std::int64_t dy_slot = 2944, dy_slot_stride = 512;  // (B,T,C)
 }
 namespace layout::loss_weight {
 inline constexpr std::int64_t labels = 128;
@@ -302,18 +302,18 @@ inline constexpr std::int64_t labels = 128;
 namespace layout::decoder_layer_forward {
 inline constexpr std::int64_t cos = 0;
 inline constexpr std::int64_t sin = 128;
-inline constexpr std::int64_t input_layernorm = 0;
-inline constexpr std::int64_t input_layernorm_inverse = 768;
 inline constexpr std::int64_t input_layernorm_e4m3 = 512;
+inline constexpr std::int64_t input_layernorm_maxima = 0;
+inline constexpr std::int64_t input_layernorm_inverse = 768;
 inline constexpr std::int64_t qkv_proj_weight_inverse = 832;
 inline constexpr std::int64_t qkv_proj_weight_e4m3 = 0;
 inline constexpr std::int64_t sdpa_inverse = 512;
 inline constexpr std::int64_t sdpa_e4m3 = 0;
 inline constexpr std::int64_t o_proj_weight_inverse = 576;
 inline constexpr std::int64_t o_proj_weight_e4m3 = 256;
-inline constexpr std::int64_t post_attention_layernorm = 0;
-inline constexpr std::int64_t post_attention_layernorm_inverse = 1024;
 inline constexpr std::int64_t post_attention_layernorm_e4m3 = 768;
+inline constexpr std::int64_t post_attention_layernorm_maxima = 0;
+inline constexpr std::int64_t post_attention_layernorm_inverse = 1024;
 inline constexpr std::int64_t gate_up_proj_weight_inverse = 1088;
 inline constexpr std::int64_t gate_up_proj_weight_e4m3 = 0;
 inline constexpr std::int64_t swiglu = 0;
@@ -321,37 +321,38 @@ inline constexpr std::int64_t swiglu = 0;
 namespace layout::decoder_layer_backward {
 inline constexpr std::int64_t cos = 0;
 inline constexpr std::int64_t sin = 128;
-inline constexpr std::int64_t dswiglu = 1536;
-inline constexpr std::int64_t swiglu = 2304;
-inline constexpr std::int64_t dgate_up_proj = 0;
-inline constexpr std::int64_t dgate_up_proj_inverse = 3072;
+inline constexpr std::int64_t dswiglu = 0;
+inline constexpr std::int64_t swiglu = 768;
 inline constexpr std::int64_t dgate_up_proj_e5m2 = 1536;
-inline constexpr std::int64_t dgate_up_proj_e5m2_transposed = 2304;
-inline constexpr std::int64_t gate_up_proj_weight_inverse = 1280;
-inline constexpr std::int64_t gate_up_proj_weight_e4m3_transposed = 0;
-inline constexpr std::int64_t dpost_attention_layernorm = 768;
-inline constexpr std::int64_t post_attention_layernorm = 0;
-inline constexpr std::int64_t dresidual = 1280;
-inline constexpr std::int64_t post_attention_layernorm_inverse = 768;
-inline constexpr std::int64_t post_attention_layernorm_e4m3_transposed = 512;
-inline constexpr std::int64_t dresidual_inverse = 768;
-inline constexpr std::int64_t dresidual_e5m2 = 0;
-inline constexpr std::int64_t dresidual_e5m2_transposed = 256;
-inline constexpr std::int64_t o_proj_weight_inverse = 832;
-inline constexpr std::int64_t o_proj_weight_e4m3_transposed = 512;
-inline constexpr std::int64_t dsdpa = 1792;
-inline constexpr std::int64_t sdpa_inverse = 512;
-inline constexpr std::int64_t sdpa_e4m3_transposed = 0;
+inline constexpr std::int64_t dgate_up_proj_maxima = 2304;
+inline constexpr std::int64_t dgate_up_proj_inverse = 2816;
+inline constexpr std::int64_t dgate_up_proj_e5m2_transposed = 0;
+inline constexpr std::int64_t gate_up_proj_weight_inverse = 2880;
+inline constexpr std::int64_t gate_up_proj_weight_e4m3_transposed = 768;
+inline constexpr std::int64_t dpost_attention_layernorm = 2304;
+inline constexpr std::int64_t post_attention_layernorm_e4m3 = 768;
+inline constexpr std::int64_t dresidual = 1024;
+inline constexpr std::int64_t dresidual_e5m2 = 2048;
+inline constexpr std::int64_t dresidual_maxima = 1792;
+inline constexpr std::int64_t post_attention_layernorm_inverse = 1856;
+inline constexpr std::int64_t post_attention_layernorm_e4m3_transposed = 1536;
+inline constexpr std::int64_t dresidual_inverse = 512;
+inline constexpr std::int64_t dresidual_e5m2_transposed = 0;
+inline constexpr std::int64_t o_proj_weight_inverse = 576;
+inline constexpr std::int64_t o_proj_weight_e4m3_transposed = 256;
+inline constexpr std::int64_t dsdpa = 1536;
+inline constexpr std::int64_t sdpa_inverse = 576;
+inline constexpr std::int64_t sdpa_e4m3_transposed = 256;
 inline constexpr std::int64_t dqkv_proj = 0;
-inline constexpr std::int64_t dqkv_proj_inverse = 1024;
-inline constexpr std::int64_t dqkv_proj_e5m2 = 1792;
-inline constexpr std::int64_t dqkv_proj_e5m2_transposed = 2304;
-inline constexpr std::int64_t qkv_proj_weight_inverse = 1088;
+inline constexpr std::int64_t dqkv_proj_inverse = 2560;
+inline constexpr std::int64_t dqkv_proj_e5m2 = 1536;
+inline constexpr std::int64_t dqkv_proj_e5m2_transposed = 2048;
+inline constexpr std::int64_t qkv_proj_weight_inverse = 2624;
 inline constexpr std::int64_t qkv_proj_weight_e4m3_transposed = 0;
 inline constexpr std::int64_t dinput_layernorm = 512;
-inline constexpr std::int64_t input_layernorm = 0;
-inline constexpr std::int64_t input_layernorm_inverse = 768;
-inline constexpr std::int64_t input_layernorm_e4m3_transposed = 512;
+inline constexpr std::int64_t input_layernorm_e4m3 = 0;
+inline constexpr std::int64_t input_layernorm_inverse = 512;
+inline constexpr std::int64_t input_layernorm_e4m3_transposed = 256;
 }
 
 // ---- blocks.cpp -----------------------------------------------------------------------------------------------------
@@ -451,125 +452,126 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"decoder_layer_saved.x", "(B,T,C)", "bf16", "saved", 7936, 512, 2, 512, "forward to backward", "-"},
     {"residual", "(B,T,C)", "bf16", "saved", 8960, 512, 1, 0, "forward to backward", "-"},
     {"forward_backward.lm_head", "(B,T,V)", "bf16", "scratch", 0, 1536, 1, 0, "forward_backward, calls 4 to 7",
-    "dlm_head, decoder_layer_forward.input_layernorm and 37 more"},
+    "dlm_head, decoder_layer_forward.input_layernorm_maxima and 32 more"},
     {"forward_backward.dlm_head", "(B*T,V)", "bf16", "scratch", 0, 1536, 1, 0, "forward_backward, calls 7 to 9",
-    "lm_head, decoder_layer_forward.input_layernorm and 37 more"},
-    {"decoder_layer_forward.input_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_forward, calls 1 to 2", "qkv_proj_weight_e4m3, sdpa_e4m3, post_attention_layernorm and 14 more"},
+    "lm_head, decoder_layer_forward.input_layernorm_maxima and 32 more"},
+    {"decoder_layer_forward.input_layernorm_maxima", "(B,T)", "f32", "scratch", 0, 64, 1, 0,
+    "decoder_layer_forward, calls 1 to 2",
+    "qkv_proj_weight_e4m3, sdpa_e4m3, post_attention_layernorm_maxima and 10 more"},
     {"decoder_layer_forward.qkv_proj_weight_e4m3", "(C+2*KVH*HS,C)", "e4m3", "scratch", 0, 512, 1, 0,
-    "decoder_layer_forward, calls 3 to 4", "input_layernorm, sdpa_e4m3, post_attention_layernorm and 14 more"},
+    "decoder_layer_forward, calls 3 to 4", "input_layernorm_maxima, sdpa_e4m3 and 15 more"},
     {"decoder_layer_forward.sdpa_e4m3", "(B,T,C)", "e4m3", "scratch", 0, 256, 1, 0,
-    "decoder_layer_forward, calls 7 to 9",
-    "input_layernorm, qkv_proj_weight_e4m3, post_attention_layernorm and 12 more"},
-    {"decoder_layer_forward.post_attention_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_forward, calls 10 to 11", "input_layernorm, qkv_proj_weight_e4m3, sdpa_e4m3 and 14 more"},
+    "decoder_layer_forward, calls 7 to 9", "input_layernorm_maxima, qkv_proj_weight_e4m3 and 11 more"},
+    {"decoder_layer_forward.post_attention_layernorm_maxima", "(B,T)", "f32", "scratch", 0, 64, 1, 0,
+    "decoder_layer_forward, calls 10 to 11", "input_layernorm_maxima, qkv_proj_weight_e4m3, sdpa_e4m3 and 10 more"},
     {"decoder_layer_forward.gate_up_proj_weight_e4m3", "(2*H,C)", "e4m3", "scratch", 0, 768, 1, 0,
-    "decoder_layer_forward, calls 12 to 13", "input_layernorm, qkv_proj_weight_e4m3, sdpa_e4m3 and 22 more"},
+    "decoder_layer_forward, calls 12 to 13", "input_layernorm_maxima, qkv_proj_weight_e4m3, sdpa_e4m3 and 22 more"},
     {"decoder_layer_forward.swiglu", "(B,T,H)", "bf16", "scratch", 0, 768, 1, 0,
-    "decoder_layer_forward, calls 14 to 15", "input_layernorm, qkv_proj_weight_e4m3, sdpa_e4m3 and 22 more"},
-    {"decoder_layer_backward.dgate_up_proj", "(B,T,2*H)", "bf16", "scratch", 0, 1536, 1, 0,
-    "decoder_layer_backward, calls 2 to 4",
-    "gate_up_proj_weight_e4m3_transposed, post_attention_layernorm and 37 more"},
-    {"decoder_layer_backward.gate_up_proj_weight_e4m3_transposed", "(C,2*H)", "e4m3", "scratch", 0, 768, 1, 0,
-    "decoder_layer_backward, calls 5 to 6", "dgate_up_proj, post_attention_layernorm, dresidual_e5m2 and 22 more"},
-    {"decoder_layer_backward.post_attention_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_backward, calls 7 to 8", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 15 more"},
-    {"decoder_layer_backward.dresidual_e5m2", "(B,T,C)", "e5m2", "scratch", 0, 256, 1, 0,
-    "decoder_layer_backward, calls 10 to 12", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 13 more"},
-    {"decoder_layer_backward.sdpa_e4m3_transposed", "(C,16)", "e4m3", "scratch", 0, 256, 1, 0,
-    "decoder_layer_backward, calls 13 to 14", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 13 more"},
+    "decoder_layer_forward, calls 14 to 15", "input_layernorm_maxima, qkv_proj_weight_e4m3, sdpa_e4m3 and 22 more"},
+    {"decoder_layer_backward.dswiglu", "(B,T,H)", "bf16", "scratch", 0, 768, 1, 0,
+    "decoder_layer_backward, calls 1 to 2", "dgate_up_proj_e5m2_transposed, dresidual_e5m2_transposed and 23 more"},
+    {"decoder_layer_backward.dgate_up_proj_e5m2_transposed", "(2*H,16)", "e5m2", "scratch", 0, 768, 1, 0,
+    "decoder_layer_backward, calls 4 to 9", "dswiglu, dresidual_e5m2_transposed, dqkv_proj and 22 more"},
+    {"decoder_layer_backward.dresidual_e5m2_transposed", "(C,16)", "e5m2", "scratch", 0, 256, 1, 0,
+    "decoder_layer_backward, calls 10 to 14", "dswiglu, dgate_up_proj_e5m2_transposed, dqkv_proj and 10 more"},
     {"decoder_layer_backward.dqkv_proj", "(B,T,C+2*KVH*HS)", "bf16", "scratch", 0, 1024, 1, 0,
-    "decoder_layer_backward, calls 15 to 17", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 31 more"},
+    "decoder_layer_backward, calls 15 to 17",
+    "dswiglu, dgate_up_proj_e5m2_transposed, dresidual_e5m2_transposed and 28 more"},
     {"decoder_layer_backward.qkv_proj_weight_e4m3_transposed", "(C,C+2*KVH*HS)", "e4m3", "scratch", 0, 512, 1, 0,
-    "decoder_layer_backward, calls 18 to 19", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 15 more"},
-    {"decoder_layer_backward.input_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
-    "decoder_layer_backward, calls 20 to 21", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 15 more"},
+    "decoder_layer_backward, calls 18 to 19",
+    "dswiglu, dgate_up_proj_e5m2_transposed, dresidual_e5m2_transposed and 14 more"},
+    {"decoder_layer_backward.input_layernorm_e4m3", "(B,T,C)", "e4m3", "scratch", 0, 256, 1, 0,
+    "decoder_layer_backward, calls 20 to 21",
+    "dswiglu, dgate_up_proj_e5m2_transposed, dresidual_e5m2_transposed and 10 more"},
     {"decoder_layer_forward.o_proj_weight_e4m3", "(C,C)", "e4m3", "scratch", 256, 256, 1, 0,
-    "decoder_layer_forward, calls 8 to 9",
-    "input_layernorm, qkv_proj_weight_e4m3, post_attention_layernorm and 11 more"},
-    {"decoder_layer_backward.dresidual_e5m2_transposed", "(C,16)", "e5m2", "scratch", 256, 256, 1, 0,
-    "decoder_layer_backward, calls 10 to 14", "dgate_up_proj, gate_up_proj_weight_e4m3_transposed and 12 more"},
+    "decoder_layer_forward, calls 8 to 9", "qkv_proj_weight_e4m3, gate_up_proj_weight_e4m3, swiglu and 9 more"},
+    {"decoder_layer_backward.o_proj_weight_e4m3_transposed", "(C,C)", "e4m3", "scratch", 256, 256, 1, 0,
+    "decoder_layer_backward, calls 11 to 12", "dswiglu, dgate_up_proj_e5m2_transposed, dqkv_proj and 9 more"},
+    {"decoder_layer_backward.sdpa_e4m3_transposed", "(C,16)", "e4m3", "scratch", 256, 256, 1, 0,
+    "decoder_layer_backward, calls 13 to 14", "dswiglu, dgate_up_proj_e5m2_transposed, dqkv_proj and 9 more"},
+    {"decoder_layer_backward.input_layernorm_e4m3_transposed", "(C,16)", "e4m3", "scratch", 256, 256, 1, 0,
+    "decoder_layer_backward, calls 21 to 22", "dswiglu, dgate_up_proj_e5m2_transposed, dqkv_proj and 9 more"},
     {"decoder_layer_forward.input_layernorm_e4m3", "(B,T,C)", "e4m3", "scratch", 512, 256, 1, 0,
-    "decoder_layer_forward, calls 2 to 4", "gate_up_proj_weight_e4m3, swiglu, sdpa_inverse and 11 more"},
+    "decoder_layer_forward, calls 1 to 4", "gate_up_proj_weight_e4m3, swiglu, sdpa_inverse and 11 more"},
     {"decoder_layer_forward.sdpa_inverse", "scalar", "f32", "scratch", 512, 4, 1, 0,
-    "decoder_layer_forward, calls 7 to 9", "gate_up_proj_weight_e4m3, swiglu, input_layernorm_e4m3 and 10 more"},
-    {"decoder_layer_backward.post_attention_layernorm_e4m3_transposed", "(C,16)", "e4m3", "scratch", 512, 256, 1, 0,
-    "decoder_layer_backward, calls 8 to 9",
-    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 11 more"},
-    {"decoder_layer_backward.o_proj_weight_e4m3_transposed", "(C,C)", "e4m3", "scratch", 512, 256, 1, 0,
-    "decoder_layer_backward, calls 11 to 12",
-    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 11 more"},
-    {"decoder_layer_backward.sdpa_inverse", "scalar", "f32", "scratch", 512, 4, 1, 0,
-    "decoder_layer_backward, calls 13 to 14",
-    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 10 more"},
+    "decoder_layer_forward, calls 7 to 9", "gate_up_proj_weight_e4m3, swiglu, input_layernorm_e4m3 and 8 more"},
+    {"decoder_layer_backward.dresidual_inverse", "scalar", "f32", "scratch", 512, 4, 1, 0,
+    "decoder_layer_backward, calls 10 to 14", "dswiglu, dgate_up_proj_e5m2_transposed, dqkv_proj and 8 more"},
     {"decoder_layer_backward.dinput_layernorm", "(B,T,C)", "bf16", "scratch", 512, 512, 1, 0,
-    "decoder_layer_backward, calls 19 to 20",
-    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 19 more"},
-    {"decoder_layer_backward.input_layernorm_e4m3_transposed", "(C,16)", "e4m3", "scratch", 512, 256, 1, 0,
-    "decoder_layer_backward, calls 21 to 22",
-    "dgate_up_proj, gate_up_proj_weight_e4m3_transposed, dqkv_proj and 11 more"},
+    "decoder_layer_backward, calls 19 to 20", "dswiglu, dgate_up_proj_e5m2_transposed, dqkv_proj and 17 more"},
+    {"decoder_layer_backward.input_layernorm_inverse", "scalar", "f32", "scratch", 512, 4, 1, 0,
+    "decoder_layer_backward, calls 21 to 22", "dswiglu, dgate_up_proj_e5m2_transposed, dqkv_proj and 8 more"},
     {"decoder_layer_forward.o_proj_weight_inverse", "scalar", "f32", "scratch", 576, 4, 1, 0,
-    "decoder_layer_forward, calls 8 to 9", "gate_up_proj_weight_e4m3, swiglu, input_layernorm_e4m3 and 9 more"},
+    "decoder_layer_forward, calls 8 to 9", "gate_up_proj_weight_e4m3, swiglu, input_layernorm_e4m3 and 8 more"},
+    {"decoder_layer_backward.o_proj_weight_inverse", "scalar", "f32", "scratch", 576, 4, 1, 0,
+    "decoder_layer_backward, calls 11 to 12", "dswiglu, dgate_up_proj_e5m2_transposed, dqkv_proj and 8 more"},
+    {"decoder_layer_backward.sdpa_inverse", "scalar", "f32", "scratch", 576, 4, 1, 0,
+    "decoder_layer_backward, calls 13 to 14", "dswiglu, dgate_up_proj_e5m2_transposed, dqkv_proj and 8 more"},
     {"decoder_layer_forward.input_layernorm_inverse", "scalar", "f32", "scratch", 768, 4, 1, 0,
-    "decoder_layer_forward, calls 2 to 4", "post_attention_layernorm_e4m3, forward_backward.lm_head and 8 more"},
+    "decoder_layer_forward, calls 2 to 4", "post_attention_layernorm_e4m3, forward_backward.lm_head and 6 more"},
     {"decoder_layer_forward.post_attention_layernorm_e4m3", "(B,T,C)", "e4m3", "scratch", 768, 256, 1, 0,
-    "decoder_layer_forward, calls 11 to 13", "input_layernorm_inverse, qkv_proj_weight_inverse and 10 more"},
-    {"decoder_layer_backward.dpost_attention_layernorm", "(B,T,C)", "bf16", "scratch", 768, 512, 1, 0,
-    "decoder_layer_backward, calls 6 to 7", "dgate_up_proj, dqkv_proj, dinput_layernorm and 13 more"},
-    {"decoder_layer_backward.post_attention_layernorm_inverse", "scalar", "f32", "scratch", 768, 4, 1, 0,
-    "decoder_layer_backward, calls 8 to 9", "dgate_up_proj, dqkv_proj, dinput_layernorm and 7 more"},
-    {"decoder_layer_backward.dresidual_inverse", "scalar", "f32", "scratch", 768, 4, 1, 0,
-    "decoder_layer_backward, calls 10 to 14", "dgate_up_proj, dqkv_proj, dinput_layernorm and 7 more"},
-    {"decoder_layer_backward.input_layernorm_inverse", "scalar", "f32", "scratch", 768, 4, 1, 0,
-    "decoder_layer_backward, calls 21 to 22", "dgate_up_proj, dqkv_proj, dinput_layernorm and 7 more"},
+    "decoder_layer_forward, calls 10 to 13", "input_layernorm_inverse, qkv_proj_weight_inverse and 7 more"},
+    {"decoder_layer_backward.swiglu", "(B,T,H)", "bf16", "scratch", 768, 768, 1, 0,
+    "decoder_layer_backward, calls 2 to 3",
+    "dqkv_proj, dinput_layernorm, gate_up_proj_weight_e4m3_transposed and 9 more"},
+    {"decoder_layer_backward.gate_up_proj_weight_e4m3_transposed", "(C,2*H)", "e4m3", "scratch", 768, 768, 1, 0,
+    "decoder_layer_backward, calls 5 to 6", "dqkv_proj, dinput_layernorm, swiglu and 9 more"},
+    {"decoder_layer_backward.post_attention_layernorm_e4m3", "(B,T,C)", "e4m3", "scratch", 768, 256, 1, 0,
+    "decoder_layer_backward, calls 7 to 8", "dqkv_proj, dinput_layernorm, swiglu and 6 more"},
     {"decoder_layer_forward.qkv_proj_weight_inverse", "scalar", "f32", "scratch", 832, 4, 1, 0,
     "decoder_layer_forward, calls 3 to 4", "post_attention_layernorm_e4m3, forward_backward.lm_head and 6 more"},
-    {"decoder_layer_backward.o_proj_weight_inverse", "scalar", "f32", "scratch", 832, 4, 1, 0,
-    "decoder_layer_backward, calls 11 to 12", "dgate_up_proj, dqkv_proj, dinput_layernorm and 5 more"},
     {"decoder_layer_forward.post_attention_layernorm_inverse", "scalar", "f32", "scratch", 1024, 4, 1, 0,
     "decoder_layer_forward, calls 11 to 13", "forward_backward.lm_head, forward_backward.dlm_head and 3 more"},
-    {"decoder_layer_backward.dqkv_proj_inverse", "scalar", "f32", "scratch", 1024, 4, 1, 0,
-    "decoder_layer_backward, calls 17 to 22", "dgate_up_proj, dpost_attention_layernorm and 3 more"},
+    {"decoder_layer_backward.dresidual", "(B,T,C)", "bf16", "scratch", 1024, 512, 1, 0,
+    "decoder_layer_backward, calls 7 to 20", "swiglu, gate_up_proj_weight_e4m3_transposed and 4 more"},
     {"decoder_layer_forward.gate_up_proj_weight_inverse", "scalar", "f32", "scratch", 1088, 4, 1, 0,
     "decoder_layer_forward, calls 12 to 13", "forward_backward.lm_head, forward_backward.dlm_head and 3 more"},
-    {"decoder_layer_backward.qkv_proj_weight_inverse", "scalar", "f32", "scratch", 1088, 4, 1, 0,
-    "decoder_layer_backward, calls 18 to 19", "dgate_up_proj, dpost_attention_layernorm and 3 more"},
-    {"decoder_layer_backward.gate_up_proj_weight_inverse", "scalar", "f32", "scratch", 1280, 4, 1, 0,
-    "decoder_layer_backward, calls 5 to 6", "dgate_up_proj, dresidual, forward_backward.lm_head and 1 more"},
-    {"decoder_layer_backward.dresidual", "(B,T,C)", "bf16", "scratch", 1280, 512, 1, 0,
-    "decoder_layer_backward, calls 7 to 20", "dgate_up_proj, gate_up_proj_weight_inverse, dswiglu and 4 more"},
     {"forward_backward.norm", "(B,T,C)", "bf16", "scratch", 1536, 512, 1, 0, "forward_backward, calls 3 to 9",
-    "decoder_layer_backward.dresidual, decoder_layer_backward.dswiglu and 3 more"},
-    {"decoder_layer_backward.dswiglu", "(B,T,H)", "bf16", "scratch", 1536, 768, 1, 0,
-    "decoder_layer_backward, calls 1 to 2", "dresidual, dgate_up_proj_e5m2, dsdpa and 5 more"},
+    "decoder_layer_backward.dgate_up_proj_e5m2 and 5 more"},
     {"decoder_layer_backward.dgate_up_proj_e5m2", "(B,T,2*H)", "e5m2", "scratch", 1536, 768, 1, 0,
-    "decoder_layer_backward, calls 4 to 6", "dresidual, dswiglu, dsdpa and 5 more"},
-    {"decoder_layer_backward.dsdpa", "(B,T,C)", "bf16", "scratch", 1792, 512, 1, 0,
-    "decoder_layer_backward, calls 12 to 15", "dswiglu, dgate_up_proj_e5m2, dqkv_proj_e5m2 and 4 more"},
-    {"decoder_layer_backward.dqkv_proj_e5m2", "(B,T,C+2*KVH*HS)", "e5m2", "scratch", 1792, 512, 1, 0,
-    "decoder_layer_backward, calls 17 to 19", "dswiglu, dgate_up_proj_e5m2, dsdpa and 4 more"},
+    "decoder_layer_backward, calls 2 to 6",
+    "post_attention_layernorm_e4m3_transposed, dsdpa, dqkv_proj_e5m2 and 8 more"},
+    {"decoder_layer_backward.post_attention_layernorm_e4m3_transposed", "(C,16)", "e4m3", "scratch", 1536, 256, 1, 0,
+    "decoder_layer_backward, calls 8 to 9", "dgate_up_proj_e5m2, dsdpa, dqkv_proj_e5m2 and 1 more"},
+    {"decoder_layer_backward.dsdpa", "(B,T,C)", "bf16", "scratch", 1536, 512, 1, 0,
+    "decoder_layer_backward, calls 12 to 15",
+    "dgate_up_proj_e5m2, post_attention_layernorm_e4m3_transposed and 4 more"},
+    {"decoder_layer_backward.dqkv_proj_e5m2", "(B,T,C+2*KVH*HS)", "e5m2", "scratch", 1536, 512, 1, 0,
+    "decoder_layer_backward, calls 17 to 19",
+    "dgate_up_proj_e5m2, post_attention_layernorm_e4m3_transposed and 4 more"},
+    {"decoder_layer_backward.dresidual_maxima", "(B,T)", "f32", "scratch", 1792, 64, 1, 0,
+    "decoder_layer_backward, calls 7 to 10", "dgate_up_proj_e5m2, dsdpa, dqkv_proj_e5m2 and 1 more"},
+    {"decoder_layer_backward.post_attention_layernorm_inverse", "scalar", "f32", "scratch", 1856, 4, 1, 0,
+    "decoder_layer_backward, calls 8 to 9", "dgate_up_proj_e5m2, dsdpa, dqkv_proj_e5m2 and 1 more"},
     {"forward_backward.loss", "scalar", "f32", "scratch", 2048, 4, 1, 0, "forward_backward, calls 5 to 6",
-    "dnorm, decoder_layer_backward.dswiglu and 3 more"},
+    "dnorm, decoder_layer_backward.dgate_up_proj_e5m2 and 2 more"},
     {"forward_backward.dnorm", "(B,T,C)", "bf16", "scratch", 2048, 512, 1, 0, "forward_backward, calls 8 to 10",
-    "loss, loss_lse, decoder_layer_backward.dswiglu and 6 more"},
+    "loss, loss_lse, decoder_layer_backward.dgate_up_proj_e5m2 and 4 more"},
+    {"decoder_layer_backward.dresidual_e5m2", "(B,T,C)", "e5m2", "scratch", 2048, 256, 1, 0,
+    "decoder_layer_backward, calls 7 to 12", "dgate_up_proj_e5m2, dqkv_proj_e5m2_transposed and 3 more"},
+    {"decoder_layer_backward.dqkv_proj_e5m2_transposed", "(C+2*KVH*HS,16)", "e5m2", "scratch", 2048, 512, 1, 0,
+    "decoder_layer_backward, calls 17 to 22", "dgate_up_proj_e5m2, dresidual_e5m2, dgate_up_proj_maxima and 4 more"},
     {"forward_backward.loss_lse", "(B*T)", "f32", "scratch", 2112, 64, 1, 0, "forward_backward, calls 5 to 7",
-    "dnorm, decoder_layer_backward.dswiglu and 3 more"},
-    {"decoder_layer_backward.swiglu", "(B,T,H)", "bf16", "scratch", 2304, 768, 1, 0,
-    "decoder_layer_backward, calls 2 to 3", "dgate_up_proj_e5m2_transposed, dqkv_proj_e5m2_transposed and 2 more"},
-    {"decoder_layer_backward.dgate_up_proj_e5m2_transposed", "(2*H,16)", "e5m2", "scratch", 2304, 768, 1, 0,
-    "decoder_layer_backward, calls 4 to 9", "swiglu, dqkv_proj_e5m2_transposed, forward_backward.dnorm and 1 more"},
-    {"decoder_layer_backward.dqkv_proj_e5m2_transposed", "(C+2*KVH*HS,16)", "e5m2", "scratch", 2304, 512, 1, 0,
-    "decoder_layer_backward, calls 17 to 22",
-    "swiglu, dgate_up_proj_e5m2_transposed, forward_backward.dnorm and 1 more"},
+    "dnorm, decoder_layer_backward.dgate_up_proj_e5m2 and 2 more"},
+    {"decoder_layer_backward.dgate_up_proj_maxima", "(B,T)", "f32", "scratch", 2304, 64, 1, 0,
+    "decoder_layer_backward, calls 2 to 4", "dqkv_proj_e5m2_transposed, dpost_attention_layernorm and 1 more"},
+    {"decoder_layer_backward.dpost_attention_layernorm", "(B,T,C)", "bf16", "scratch", 2304, 512, 1, 0,
+    "decoder_layer_backward, calls 6 to 7", "dqkv_proj_e5m2_transposed, dgate_up_proj_maxima and 4 more"},
     {"forward_backward.rstd", "(B,T,1)", "f32", "scratch", 2560, 64, 1, 0, "forward_backward, calls 3 to 10",
-    "decoder_layer_backward.swiglu and 2 more"},
-    {"decoder_layer_backward.dgate_up_proj_inverse", "scalar", "f32", "scratch", 3072, 4, 1, 0,
+    "decoder_layer_backward.dpost_attention_layernorm and 1 more"},
+    {"decoder_layer_backward.dqkv_proj_inverse", "scalar", "f32", "scratch", 2560, 4, 1, 0,
+    "decoder_layer_backward, calls 17 to 22", "dpost_attention_layernorm, forward_backward.rstd"},
+    {"decoder_layer_backward.qkv_proj_weight_inverse", "scalar", "f32", "scratch", 2624, 4, 1, 0,
+    "decoder_layer_backward, calls 18 to 19", "dpost_attention_layernorm"},
+    {"decoder_layer_backward.dgate_up_proj_inverse", "scalar", "f32", "scratch", 2816, 4, 1, 0,
     "decoder_layer_backward, calls 4 to 9", "-"},
-    {"forward_backward.dresidual", "(B,T,C)", "bf16", "scratch", 3136, 512, 1, 0, "forward_backward, calls 10 to 11",
+    {"decoder_layer_backward.gate_up_proj_weight_inverse", "scalar", "f32", "scratch", 2880, 4, 1, 0,
+    "decoder_layer_backward, calls 5 to 6", "-"},
+    {"forward_backward.dresidual", "(B,T,C)", "bf16", "scratch", 2944, 512, 1, 0, "forward_backward, calls 10 to 11",
     "dembed_tokens, dy_slot"},
-    {"forward_backward.dembed_tokens", "(B,T,C)", "bf16", "scratch", 3136, 512, 1, 0,
+    {"forward_backward.dembed_tokens", "(B,T,C)", "bf16", "scratch", 2944, 512, 1, 0,
     "forward_backward, calls 11 to 12", "dresidual, dy_slot"},
-    {"forward_backward.dy_slot", "(B,T,C)", "bf16", "scratch", 3136, 512, 2, 512, "forward_backward, calls 10 to 12",
+    {"forward_backward.dy_slot", "(B,T,C)", "bf16", "scratch", 2944, 512, 2, 512, "forward_backward, calls 10 to 12",
     "dresidual, dembed_tokens"},
     {"cos", "(1,T,HS)", "f32", "constants", 0, 128, 1, 0, "always", "-"},
     {"sin", "(1,T,HS)", "f32", "constants", 128, 128, 1, 0, "always", "-"},

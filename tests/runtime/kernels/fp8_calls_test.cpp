@@ -83,6 +83,16 @@ TEST(Fp8Calls, BothCopiesAndTheAmaxAreMadeInOnePass) {
     });
 }
 
+TEST(Fp8Calls, CodesThatAKernelHasWrittenAreFinished) {
+    with_threads([](Stream& stream) {
+        for (const testing::QuantiseCase& c : testing::quantise_cases) {
+            SCOPED_TRACE(::testing::Message() << c.rows << " x " << c.width);
+            testing::expect_finished<OnHost, e4m3>(c, stream);
+            testing::expect_finished<OnHost, e5m2>(c, stream);
+        }
+    });
+}
+
 // f32: each of up to 130 additions rounds, and three products; narrow results are rounded to 8 or 11 digits once more.
 template <typename A, typename B, typename C>
 void expect_products(double relative, Stream& stream) {

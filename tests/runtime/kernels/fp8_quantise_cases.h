@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -91,6 +92,45 @@ void expect_quantised(const QuantiseCase& c, bool special, const Narrow& narrow,
                     if (transposed) {
                         ASSERT_EQ(bits_of(t.data()[j * c.rows + i]), code) << i << ", " << j;
                     }
+                }
+        }
+}
+
+// What is left of that where a kernel has written the codes and the largest number of each row: with both, with one of
+// them, and with the inverse of the scale alone.
+template <template <typename> typename Memory, typename Q>
+void expect_finished(const QuantiseCase& c, Stream& stream) {
+    const std::vector<float> numbers = numbers_of_all_sizes(c.rows * c.width, false);
+    std::vector<Q> codes;
+    for (const float x : numbers) codes.push_back(quantised<Q>(x));
+    std::vector<float> maxima(static_cast<std::size_t>(c.rows));
+    for (std::size_t k = 0; k < numbers.size(); ++k) {
+        float& largest = maxima[k / static_cast<std::size_t>(c.width)];
+        largest = std::max(largest, fp8_magnitude(numbers[k]));
+    }
+    Memory<Q> q("q", codes);
+    Memory<float> of_rows("maxima", maxima), scale("scale", std::vector<float>{c.scale});
+    for (const bool transposed : {true, false})
+        for (const float before : {-1.F, 0.F, 1e6F}) {  // below 0: there is none
+            Memory<Q> t("q_transposed", std::vector<Q>(codes.size()));
+            Memory<float> amax("amax", std::vector<float>{before}), inverse("inverse", std::vector<float>{0.F});
+            const bool notes = before >= 0;
+            fp8_finish({.q_transposed = transposed ? Output(t.data()) : Output(),
+                        .amax = notes ? Output(amax.data()) : Output(),
+                        .inverse = inverse.data(),
+                        .q = transposed ? Input(static_cast<const Q*>(q.data())) : Input(),
+                        .maxima = notes ? Input(static_cast<const float*>(of_rows.data())) : Input(),
+                        .scale = static_cast<const float*>(scale.data()),
+                        .rows = c.rows,
+                        .width = transposed ? c.width : 0},
+                       stream);
+            ASSERT_EQ(inverse.data()[0], 1 / c.scale);
+            ASSERT_EQ(amax.data()[0],
+                      notes ? std::max(before, *std::max_element(maxima.begin(), maxima.end())) : before);
+            for (std::int64_t i = 0; i < c.rows; ++i)
+                for (std::int64_t j = 0; j < c.width; ++j) {
+                    const int code = transposed ? bits_of(codes[static_cast<std::size_t>(i * c.width + j)]) : 0;
+                    ASSERT_EQ(bits_of(t.data()[j * c.rows + i]), code) << i << ", " << j;
                 }
         }
 }

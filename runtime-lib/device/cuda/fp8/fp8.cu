@@ -142,6 +142,27 @@ void fp8_quantise(const Fp8Quantise& call, Stream& stream) {
     });
 }
 
+void fp8_finish(const Fp8Finish& call, Stream& stream) {
+    if (call.rows <= 0) return;
+    issue("fp8_finish", call, stream, [&] {
+        check_types(call);
+        const bool vectors =
+            call.width % 8 == 0 && call.rows % 8 == 0 && aligned(call.q.data, 8) && aligned(call.q_transposed.data, 8);
+        const auto with = [&]<typename Q>(auto* kernel, Q*) {
+            launch("fp8_finish", kernel, call.q_transposed ? squares_of(call.rows, call.width) : 1, 256, stream,
+                   static_cast<Q*>(call.q_transposed.data), static_cast<float*>(call.amax.data),
+                   static_cast<float*>(call.inverse.data), static_cast<const Q*>(call.q.data),
+                   static_cast<const float*>(call.maxima.data), static_cast<const float*>(call.scale.data),
+                   {call.rows, call.width, call.width, vectors});
+        };
+        using namespace bundled;
+        if (call.q_transposed.dtype == DType::e5m2)
+            with(bundled_fp8_finish_e5m2, static_cast<e5m2*>(nullptr));
+        else
+            with(bundled_fp8_finish_e4m3, static_cast<e4m3*>(nullptr));
+    });
+}
+
 void fp8_product_by_threads(const Fp8Product& call, Stream& stream) {
     const bool wide_bias = call.bias.dtype == DType::f32;
     with_types(

@@ -40,7 +40,7 @@ THUNDER_FUNCTION Vec<X, fp8_part> load_run(const Fp8Part& part, int i, Global<co
     THUNDER_UNROLL
     for (int j = 0; j < fp8_part; ++j) {
         const bool inside = part.row(i) < part.rows && part.column(j) < part.width;
-        run[j] = inside ? x[part.row(i) * ld_x + part.column(j)] : narrow<X>(0.0F);
+        run[j] = inside ? X(x[part.row(i) * ld_x + part.column(j)]) : X{};
     }
     return run;
 }
@@ -146,6 +146,34 @@ THUNDER_FUNCTION void fp8_quantise(Global<Q> q, Global<Q> q_transposed, Global<s
         if (thread_index() == 0) atomic_max(amax, static_cast<std::int32_t>(thunder::detail::bits_of(largest)));
     }
     if (inverse && block_index() == 0 && thread_index() == 0) inverse[0] = 1.0F / scale;
+}
+
+// The rest of it where the kernel that made x has written q: the first block has the amax of the rows' maxima as well.
+template <typename Q>
+THUNDER_FUNCTION void fp8_finish(Global<Q> q_transposed, Global<float> amax, Global<float> inverse, Global<const Q> q,
+                                 Global<const float> maxima, Global<const float> scale, Fp8QuantiseSizes s) {
+    THUNDER_SHARED(Q, square, fp8_square * fp8_square);  // transposed
+    THUNDER_SHARED(float, warps, 8);
+    if (q_transposed) {
+        const Fp8Part part(s.rows, s.width, s.vectors);
+        Vec<Q, fp8_part> codes[fp8_part], columns[fp8_part];
+        THUNDER_UNROLL
+        for (int i = 0; i < fp8_part; ++i) codes[i] = load_run(part, i, q, s.width);
+        THUNDER_UNROLL
+        for (int i = 0; i < fp8_part; ++i) {
+            THUNDER_UNROLL
+            for (int j = 0; j < fp8_part; ++j) columns[j][i] = codes[i][j];
+        }
+        store_transposed(part, q_transposed, square, columns);
+    }
+    if (block_index() != 0) return;
+    if (amax) {
+        float largest = 0;
+        for (std::int64_t row = thread_index(); row < s.rows; row += 256) largest = larger_amax(largest, maxima[row]);
+        largest = block_max<256>(largest, warps);
+        if (thread_index() == 0) amax[0] = larger_amax(amax[0], largest);
+    }
+    if (thread_index() == 0) inverse[0] = 1.0F / scale[0];
 }
 
 // A thread's numbers are as far apart as there are threads.
@@ -386,6 +414,18 @@ BUNDLED_FP8_QUANTISE(e5m2, f32, float)
 THUNDER_NARROW_TYPES(BUNDLED_NARROW_FP8_QUANTISE)
 #undef BUNDLED_NARROW_FP8_QUANTISE
 #undef BUNDLED_FP8_QUANTISE
+
+// bundled_fp8_finish_<type>
+#define BUNDLED_FP8_FINISH(Q)                                                                                    \
+    THUNDER_KERNEL(256)                                                                                          \
+    bundled_fp8_finish_##Q(Global<Q> q_transposed, Global<float> amax, Global<float> inverse, Global<const Q> q, \
+                           Global<const float> maxima, Global<const float> scale, Fp8QuantiseSizes sizes) {      \
+        wait_for_previous_kernel();                                                                              \
+        fp8_finish(q_transposed, amax, inverse, q, maxima, scale, sizes);                                        \
+    }
+BUNDLED_FP8_FINISH(e4m3)
+BUNDLED_FP8_FINISH(e5m2)
+#undef BUNDLED_FP8_FINISH
 
 // bundled_fp8_product_<type of c>_<of a>_<of b>
 #define BUNDLED_FP8_PRODUCT(suffix, C, A, B)                                                                \
