@@ -244,10 +244,10 @@ TEST(Merged, NothingIsSaidWhereNothingWas) {
 TEST(LostNames, AreNamedWhereNothingElseMatches) {
     const auto message = [](const char* file, const std::string& flag, const std::string& pattern) {
         CompileOptions o;
-        (flag == "--freeze"       ? o.freeze
-         : flag == "--train-only" ? o.train_only
-         : flag == "--trainable"  ? o.trainable
-                                  : o.constant) = pattern;
+        if (flag == "--freeze") o.freeze = pattern;
+        if (flag == "--train-only") o.train_only = pattern;
+        if (flag == "--trainable") o.trainable = {pattern};
+        if (flag == "--constant") o.constant = {pattern};
         return import_error(file, o);
     };
     const auto lost = [](const std::string& flag, const std::string& pattern, const std::string& names) {

@@ -69,8 +69,8 @@ TEST(Untold, ANumberWithANameIsAskedFor) {
                                   "  found: scale [], operand of mul, node /Mul\n"
                                   "help: --trainable '^scale$' if it is to be trained, --constant '^scale$' if not\n"});
     CompileOptions options;
-    for (std::string* answer : {&options.trainable, &options.constant}) {
-        *answer = "^scale$";
+    for (std::vector<std::string>* answer : {&options.trainable, &options.constant}) {
+        *answer = {"^scale$"};
         EXPECT_EQ(said(scaled, options), calls_are_gone);
         answer->clear();
     }
