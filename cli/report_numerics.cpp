@@ -74,7 +74,12 @@ class NumericsReader {
             chosen.insert(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(std::min(most, order.size())));
         };
         choose([](const NumericsRow& r) { return static_cast<double>(r.nan); });
-        choose([](const NumericsRow& r) { return r.overflow; });
+        // Of codes that a kernel made in place of their tensor the largest numbers count, where the amax lies by its
+        // own scale: a few of them are as they should be.
+        choose([](const NumericsRow& r) {
+            const bool codes = r.dtype == "e4m3" || r.dtype == "e5m2";
+            return codes && r.overflow < 1e-3 ? 0 : r.overflow;
+        });
         choose([](const NumericsRow& r) { return r.underflow; });
         choose([](const NumericsRow& r) { return r.least_snr ? std::exp2(-*r.least_snr / 10) : 0; });
         choose([](const NumericsRow& r) { return r.growth() ? std::abs(std::log2(*r.growth())) : 0; });

@@ -26,6 +26,14 @@ std::uint32_t least_normal_bits(DType dtype) {
     return static_cast<std::uint32_t>(exponent + 127) << 23;
 }
 
+// Magnitudes from these bits on count as overflow. What is quantised and too large becomes the type's largest number:
+// of codes alone no more can be told.
+std::uint32_t overflow_bits(DType dtype) {
+    if (dtype == DType::e4m3) return magnitude_bits(to_float(to_e4m3(0x1p100F, Overflow::saturate)));
+    if (dtype == DType::e5m2) return magnitude_bits(to_float(to_e5m2(0x1p100F, Overflow::saturate)));
+    return infinite;
+}
+
 // A subnormal number of f32 as it is, whatever the processor's mode.
 double number_of(std::uint32_t magnitude) {
     if (magnitude >= 0x00800000U) return static_cast<double>(std::bit_cast<float>(magnitude));
@@ -35,7 +43,7 @@ double number_of(std::uint32_t magnitude) {
 template <typename T>
 TensorStatistics statistics(const T* data, DType dtype, std::int64_t first, std::int64_t end, std::int64_t width,
                             std::int64_t ld, double divided_by) {
-    const std::uint32_t normal = least_normal_bits(dtype);
+    const std::uint32_t normal = least_normal_bits(dtype), overflow = overflow_bits(dtype);
     TensorStatistics out;
     out.elements = end - first;
     std::int64_t row = first / width, column = first % width;
@@ -54,10 +62,8 @@ TensorStatistics statistics(const T* data, DType dtype, std::int64_t first, std:
             ++out.nans;
             continue;
         }
-        if (magnitude == infinite) {
-            ++out.overflow;
-            continue;
-        }
+        out.overflow += magnitude >= overflow ? 1 : 0;
+        if (magnitude == infinite) continue;
         out.underflow += magnitude < normal ? 1 : 0;
         const double number = number_of(magnitude) / divided_by;
         out.amax = std::max(out.amax, number);

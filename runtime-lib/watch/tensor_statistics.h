@@ -9,9 +9,9 @@
 
 namespace thunder {
 
-// Of the elements that are numbers; sums are in double. `overflow` are infinite ones, which of codes, that quantising
-// saturates, says nothing (clipped_of); `underflow` those below the type's least normal number, which have fewer digits
-// than it. Plain data: ranks give each other theirs.
+// Of the elements that are numbers; sums are in double. `overflow` are infinite ones and, of codes, those at the
+// type's largest number, since quantising saturates (clipped_of knows better where x is there); `underflow` those below
+// the type's least normal number, which have fewer digits than it. Plain data: ranks give each other theirs.
 struct TensorStatistics {
     std::int64_t elements = 0, zeros = 0, underflow = 0, overflow = 0, nans = 0;
     double amax = 0;            // of finite ones
