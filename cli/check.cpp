@@ -71,7 +71,7 @@ std::vector<Nvrtc::Source> read_sources(const fs::path& folder) {
         const std::string root = "runtime-lib/";
         for (unsigned k = 0; k < bundled_file_count; ++k)
             if (const std::string path = bundled_files[k].path;
-                path.starts_with(root + "device/") && path.ends_with(".h"))
+                path.ends_with(".h") && (path.starts_with(root + "device/") || path.starts_with(root + "support/")))
                 shared.headers.emplace_back(path.substr(root.size()), bundled_files[k].text);
     }
     std::vector<Nvrtc::Source> sources;
