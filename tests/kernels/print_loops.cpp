@@ -176,7 +176,9 @@ int run(int argc, char** argv) {
         return 2;
     }
     std::ofstream file(argv[1]);
-    file << kernels_cpu_prologue(narrow_dtypes(), false) << "using namespace thunder;\n\n";
+    std::vector<DType> types(narrow_dtypes().begin(), narrow_dtypes().end());
+    types.push_back(DType::e4m3);  // and what codes are made with
+    file << kernels_cpu_prologue(types, false) << "using namespace thunder;\n\n";
     for (const OpDef* def : all_ops())
         if (def->elementwise) print_op(file, *def);
     print_compositions(file);
