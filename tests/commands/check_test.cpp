@@ -230,7 +230,9 @@ TEST_F(Check, TheRuntimesKernelsDoNotSpill) {
 TEST_F(Check, NamesTheFileOfTheRuntimeThatDoesNotCompile) {
     program(healthy);
     fs::create_directories("out/runtime/device/cuda");
-    for (const std::string header : {"device/scalars.h", "device/cuda/device.h", "device/cuda/device_math.h"})
+    fs::create_directories("out/runtime/support");
+    for (const std::string header : {"device/scalars.h", "device/fp8.h", "support/mix_bits.h", "device/cuda/device.h",
+                                     "device/cuda/device_math.h"})
         fs::copy_file(RUNTIME "/" + header, "out/runtime/" + header);
     write("out/runtime/device/cuda/wrong.cuh", "#include \"device/cuda/nowhere.h\"\n");
     const Ran ran = run("check out");
