@@ -215,7 +215,11 @@ ValueSet converted(const ValueSet& a, DType from, DType to) {
         const bool fits = cut.inside(low, high) && !(is_float(from) && cut.beyond(exact_integer));
         ValueSet out = fits ? cut : ValueSet::any(to);
         out.whole = true;
-        return out;
+        // One interval of what was computed in floats: a program that does so in other types may round into another
+        // piece, and holds what comes out to the interval alone (bound_indices).
+        if (!is_float(from) || a.whole || out.pieces.empty()) return out;
+        const ValueSet::Piece hull = out.hull();
+        return ValueSet::between(hull.low, hull.high);
     }
     const bool short_type = to != DType::f32 && to != DType::f64;
     if (short_type && a.whole && !far(a, 256)) return a;  // eight bits of mantissa are enough

@@ -260,11 +260,12 @@ void check_finish(const KernelNest& nest) {
 }
 
 // Of a result of several tensors of the space's elements side by side in each row, as gradients of gate and up are:
-// where each of them is. Empty: it is none.
+// where each of them is. Empty: it is none, or of more than kernels have a store for each.
 std::vector<AffineIndex> side_by_side(const Dims& dims, const Space& space) {
     const std::int64_t elements = element_count(space.extents), count = element_count(dims);
     const std::int64_t pieces = elements > 0 && count % elements == 0 ? count / elements : 0;
-    if (pieces < 2 || dims.empty() || dims.back() % pieces != 0) return {};
+    constexpr std::int64_t most_pieces = 8;
+    if (pieces < 2 || pieces > most_pieces || dims.empty() || dims.back() % pieces != 0) return {};
     Dims piece = dims;
     piece.back() /= pieces;
     const AffineIndex first = index_of_linear(linear_index(space.anchor, space.anchor_dims), piece, space.extents);

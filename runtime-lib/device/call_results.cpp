@@ -16,7 +16,9 @@ std::vector<CallResult> those_there(std::initializer_list<CallResult> results) {
     return out;
 }
 
+// By a scale that the call makes itself nothing is known before it: where that is not kept, of nothing.
 Quantised quantised_from(const Fp8Quantise& c) {
+    if (!c.scale) return {};
     return {.x = c.x, .rows = c.rows, .width = c.width, .ld = c.ld_x > 0 ? c.ld_x : c.width, .scale = c.scale};
 }
 
