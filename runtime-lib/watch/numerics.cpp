@@ -73,10 +73,15 @@ std::vector<std::string> names_with_noise(const ProgramSpec& program) {
     std::set<std::string> seen;
     for (const FunctionResults& function : program.results)
         for (const std::string_view module : function.modules.empty() ? std::span(root) : function.modules)
-            for (const ResultSpec& spec : function.results)
-                if (has_recomputation(spec.name, spec.field))
+            for (const ResultSpec& spec : function.results) {
+                // Of a call that writes codes twice, the copy as it lies is the one that is computed again.
+                const ResultSpec* before = &spec == function.results.data() ? nullptr : &spec - 1;
+                const bool is_second = before != nullptr && before->call == spec.call && spec.field == "q_transposed" &&
+                                       before->field == "q";
+                if (!is_second && has_recomputation(spec.name, spec.field))
                     if (const auto [name, fresh] = seen.insert(tensor_name(module, spec)); fresh)
                         names.push_back(*name);
+            }
     return names;
 }
 

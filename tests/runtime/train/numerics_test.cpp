@@ -474,6 +474,20 @@ TEST_F(Calls, WhoseNoiseIsKnownHaveNames) {
               (std::vector<std::string>{"layers.0.up", "layers.0.down", "layers.1.up", "layers.1.down"}));
 }
 
+// Codes that a call writes twice are computed again as they lie; where it writes them transposed alone, as those.
+TEST(Numerics, OfTwoCopiesOneHasANoise) {
+    constexpr ResultSpec results[] = {{0, "fp8_quantise", "q", 0, "both", "", "[1,5]", 1, 5, 5},
+                                      {0, "fp8_quantise", "q_transposed", 0, "both_transposed", "", "[5,1]", 5, 1, 1},
+                                      {1, "fp8_quantise", "q_transposed", 0, "alone_transposed", "", "[5,1]", 5, 1, 1}};
+    const FunctionResults functions[] = {{"forward", {}, results}};
+    ProgramSpec of_copies{};
+    of_copies.results = functions;
+    EXPECT_EQ(names_with_noise(of_copies), (std::vector<std::string>{"both", "alone_transposed"}));
+    float number = 0;
+    e4m3 code{};
+    EXPECT_STREQ(recomputation_of(Fp8Quantise{.q = &code, .q_transposed = &code, .inverse = &number})->field, "q");
+}
+
 // By the names of calls and fields, which programs say, as by the calls themselves.
 TEST(Numerics, NoiseIsKnownOfTheSameCallsByName) {
     float number = 0;
