@@ -127,8 +127,7 @@ int check_command(const CheckOptions& o) {
         fail(fmt::format("device memory is used before the kernel in front has ended, or taken for constant: {}",
                          fmt::join(early, ", ")),
              "wait_for_previous_kernel() stands first in a kernel, which begins while the one in front of it still "
-             "runs; "
-             "__ldg and const pointers that are __restrict__ read what that one may not have written yet");
+             "runs; __ldg and const pointers that are __restrict__ read what that one may not have written yet");
     if (!spilling.empty())
         fail(
             fmt::format("registers are spilled to memory: {}", fmt::join(spilling, ", ")),
@@ -145,9 +144,8 @@ void add_check(CLI::App& app, Action& action) {
     sub->footer(
         "It compiles DIR/kernels_cuda.cuh, and the kernels of DIR/runtime, with NVRTC, which needs no GPU: for each\n"
         "kernel the registers, what is spilled of them, shared memory, and the share of a GPU's threads that can be\n"
-        "resident. Exit status 1 where a kernel does not compile, spills and takes more than half of the registers "
-        "that it\n"
-        "may have, or uses memory before it waits for the kernel in front of it (wait_for_previous_kernel()).");
+        "resident. Exit status 1 where a kernel does not compile, spills and takes more than half of the registers\n"
+        "that it may have, or uses memory before it waits for the kernel in front of it (wait_for_previous_kernel()).");
     sub->add_option("dir", o->folder, "the folder of a program")->required()->type_name("DIR");
     sub->add_option("--arch", o->arch, "what it compiles for: sm_80,sm_90a,...")
         ->check(not_empty())

@@ -103,10 +103,6 @@ Type infer_codes(const InferInput& in, std::size_t from) {
     return x;
 }
 
-Type transposed(const Type& codes) {
-    return Type::tensor(codes.dtype, {last_dim(codes.dims), row_count(codes.dims)});
-}
-
 // 1 / scale, and the copies.
 std::vector<Type> infer_copies(const InferInput& in, std::size_t from) {
     const Type codes = infer_codes(in, from);

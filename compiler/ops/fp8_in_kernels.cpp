@@ -97,10 +97,6 @@ OpDef magnitude() {
     return def;
 }
 
-Type turned(const Type& q) {
-    return Type::tensor(q.dtype, {last_dim(q.dims), row_count(q.dims)});
-}
-
 Tensor transposed(const Tensor& q, const Type& type) {
     Tensor out(type);
     const std::int64_t width = type.dims[0], rows = type.dims[1];
@@ -133,7 +129,7 @@ OpDef transpose() {
     def.infer = [](const InferInput& in) {
         require_operands(in, 2);
         require_scale(in, 0, "the scale");
-        return std::vector<Type>{scale_type, turned(codes_operand(in, transpose_q))};
+        return std::vector<Type>{scale_type, transposed(codes_operand(in, transpose_q))};
     };
     def.reference = [](const Op&, std::span<const Tensor> operands, std::span<const Type> results) {
         return std::vector<Tensor>{Tensor::scalar(DType::f32, 1.F / as_float(operands[0].at(0))),
@@ -177,7 +173,7 @@ OpDef finish() {
         const Type q = codes_operand(in, finish_q);
         require(row_count(q.dims) == maxima.elements(),
                 fmt::format("{} maxima of {}", maxima.elements(), to_string(q)));
-        out.push_back(turned(q));
+        out.push_back(transposed(q));
         return out;
     };
     def.reference = [](const Op&, std::span<const Tensor> operands, std::span<const Type> results) {

@@ -38,6 +38,11 @@ inline SampleOperand code_sample(Dims dims, DType dtype = DType::e4m3) {
     return out;
 }
 
+// Of codes (..., width): (width, rows).
+inline Type transposed(const Type& codes) {
+    return Type::tensor(codes.dtype, {last_dim(codes.dims), row_count(codes.dims)});
+}
+
 // ---- codes of blocks ------------------------------------------------------------------------------------------------
 
 // Of the codes (rows, columns) of a copy; the attributes have the runtime's names of them.

@@ -86,30 +86,42 @@ THUNDER_HOST_DEVICE inline e8m0 to_e8m0(float x) {
     return e8m0{static_cast<std::uint8_t>(magnitude > 0x7f800000U ? 0xffU : exponent)};
 }
 
-// What a tensor's numbers become when they are quantised. From sm_89 on GPUs have an instruction for two, which gives
-// the bits of to_e4m3 and to_e5m2 (tests/gpu/providers/fp8.cpp asks it).
+// What two of a tensor's numbers become when they are quantised, the first one's code in the lower byte; and one. From
+// sm_89 on GPUs have an instruction for two, which gives the bits of to_e4m3 and to_e5m2 (tests/gpu/providers/fp8.cpp
+// asks it).
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+__device__ inline std::uint16_t two_codes(float first, float second, e4m3) {
+    std::uint16_t codes;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
+    return codes;
+}
+__device__ inline std::uint16_t two_codes(float first, float second, e5m2) {
+    std::uint16_t codes;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
+    return codes;
+}
+template <typename T>
+__device__ inline T quantised(float x) {
+    return static_cast<T>(two_codes(x, 0.0F, T{}) & 0xffU);
+}
+#else
 template <typename T>
 THUNDER_HOST_DEVICE inline T quantised(float x);
 template <>
 THUNDER_HOST_DEVICE inline e4m3 quantised<e4m3>(float x) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-    std::uint16_t codes;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(0.0F), "f"(x));
-    return static_cast<e4m3>(codes & 0xffU);
-#else
     return to_e4m3(x, Overflow::saturate);
-#endif
 }
 template <>
 THUNDER_HOST_DEVICE inline e5m2 quantised<e5m2>(float x) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-    std::uint16_t codes;
-    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(0.0F), "f"(x));
-    return static_cast<e5m2>(codes & 0xffU);
-#else
     return to_e5m2(x, Overflow::saturate);
-#endif
 }
+template <typename T>
+THUNDER_HOST_DEVICE inline std::uint16_t two_codes(float first, float second, T) {
+    const auto low = static_cast<std::uint8_t>(quantised<T>(first)),
+               high = static_cast<std::uint8_t>(quantised<T>(second));
+    return static_cast<std::uint16_t>(low | high << 8);
+}
+#endif
 
 // What an amax is the largest of: |x|, 0 of what is no number, which counts for nothing.
 THUNDER_HOST_DEVICE inline float fp8_magnitude(float x) {

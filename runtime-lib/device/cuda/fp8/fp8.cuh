@@ -79,27 +79,7 @@ THUNDER_FUNCTION void store_transposed(const Fp8Part& part, Global<Q> q_transpos
     }
 }
 
-// Codes of numbers times the scale. From sm_89 on GPUs have an instruction for two, which gives the bits of to_e4m3 and
-// to_e5m2 (tests/gpu/providers/fp8.cpp asks it).
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-__device__ inline std::uint16_t two_codes(float first, float second, e4m3) {
-    std::uint16_t codes;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
-    return codes;
-}
-__device__ inline std::uint16_t two_codes(float first, float second, e5m2) {
-    std::uint16_t codes;
-    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
-    return codes;
-}
-#else
-template <typename Q>
-THUNDER_FUNCTION std::uint16_t two_codes(float first, float second, Q) {
-    const auto low = static_cast<std::uint8_t>(quantised<Q>(first)),
-               high = static_cast<std::uint8_t>(quantised<Q>(second));
-    return static_cast<std::uint16_t>(low | high << 8);
-}
-#endif
+// Codes of numbers times the scale.
 template <typename Q, typename X>
 THUNDER_FUNCTION Vec<Q, fp8_part> codes_of(const Vec<X, fp8_part>& numbers, float scale) {
     Vec<Q, fp8_part> codes;
